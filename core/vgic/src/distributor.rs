@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use crate::config::{ConfigError, Model, VgicConfig};
 use crate::incoming::Incoming;
 use crate::registers::{self, Bank, bank, block, gicd, is_word};
-use crate::routes::{Routes, SearchedTargets, SgiRegister, SgiTargets};
+use crate::routes::{Neighbors, Routes, SearchedTargets, SgiRegister, SgiTargets};
 use crate::spi::{Flag, Spi, SpiWord};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::{MAX_GICV2_VCPUS, MAX_SPIS, MAX_VCPUS};
@@ -101,9 +101,7 @@ impl Vgic {
             spi.reset(word);
         }
         self.incoming.iter().for_each(Incoming::clear);
-        for vcpu in 0..self.vcpus() {
-            self.set_sgi_groups(vcpu, if self.group1_at_reset { !0 } else { 0 });
-        }
+        self.routes.reset_sgi_groups(self.group1_at_reset);
     }
 
     /// Returns the architecture.
@@ -129,6 +127,11 @@ impl Vgic {
     #[inline] // Hot: on the light exit of ICC_SGI1R_EL1.
     pub fn sgi_targets(&self, register: SgiRegister, value: u64) -> SgiTargets<'_> {
         self.routes.targets(register, value)
+    }
+
+    /// Returns the vCPUs that share a vCPU's Aff3, Aff2, Aff1 and range selector.
+    pub fn neighbors(&self, vcpu: usize) -> Neighbors<'_> {
+        self.routes.neighbors(vcpu)
     }
 
     /// Decodes a broadcast by vCPU `sender`: all others that have the SGI in the register's group.

@@ -72,7 +72,7 @@ pub use config::{ConfigError, Model, VgicConfig};
 pub use distributor::Vgic;
 pub use hardware::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 pub use remote::{Context, GROUPS_CHANGED, Host, RemoteOp};
-pub use routes::{SearchedTargets, SgiRegister, SgiTargets};
+pub use routes::{Neighbors, SearchedTargets, SgiRegister, SgiTargets};
 pub use sources::SgirTargets;
 pub use vcpu::{Encode, Outcome, VcpuGic};
 

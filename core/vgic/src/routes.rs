@@ -13,10 +13,10 @@ mod search;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+// Not the model checker's: no protocol is about them.
+use core::sync::atomic::{AtomicU16, Ordering};
 
 pub use search::SearchedTargets;
-
-use crate::sync::{AtomicU16, Ordering};
 
 /// Marks an affinity that no vCPU has.
 const ABSENT: u16 = u16::MAX;
@@ -31,18 +31,24 @@ const KEY: u64 = 0x00ff_f0ff_00ff_0000;
 /// `ICC_SGI1R_EL1.IRM`: all but the sender.
 const BROADCAST: u64 = 1 << 40;
 
+/// `ICC_SGI1R_EL1.INTID`.
+const INTID: u64 = 15 << 24;
+
 /// Sixteen neighbors: Aff0 = 16 * range selector + index.
 struct Group {
     key: u64,
     present: u16,
     members: [u16; 16],
-    /// For each SGI, the members that have it in Group 1 (`GICR_IGROUPR0`).
+    /// For each SGI, the members that have it in Group 1 (`GICR_IGROUPR0`): only such that are there.
     group1: [AtomicU16; 16],
 }
 
+/// The group of a vCPU that does not exist.
+static NOBODY: Group = Group::new(0);
+
 impl Group {
-    fn new(key: u64) -> Self {
-        let group1 = core::array::from_fn(|_| AtomicU16::new(0));
+    const fn new(key: u64) -> Self {
+        let group1 = [const { AtomicU16::new(0) }; 16];
         Self { key, present: 0, members: [ABSENT; 16], group1 }
     }
 
@@ -51,7 +57,7 @@ impl Group {
     fn reached(&self, intid: u32, group1: bool) -> u32 {
         // Relaxed: a sender may see a change of a target's group late, as on hardware.
         let in_group1 = u32::from(self.group1[(intid & 15) as usize].load(Ordering::Relaxed));
-        u32::from(self.present) & if group1 { in_group1 } else { !in_group1 }
+        if group1 { in_group1 } else { u32::from(self.present) & !in_group1 }
     }
 
     /// Returns the members among `named` that an SGI reaches.
@@ -163,16 +169,29 @@ impl Routes {
     /// Decodes an SGI register's value that names its targets.
     #[inline(always)] // Hot: part of the SGI path, once in each handler.
     pub(crate) fn targets(&self, register: SgiRegister, value: u64) -> SgiTargets<'_> {
-        const NOBODY: [u16; 16] = [ABSENT; 16];
         match self.find(value & KEY) {
             Some(group) => group.targets(register, value, value as u32),
-            None => SgiTargets { members: &NOBODY, named: 0 },
+            None => SgiTargets { members: &NOBODY.members, named: 0 },
         }
+    }
+
+    /// Returns the group of a vCPU; one without members, if there is no such vCPU.
+    pub(crate) fn neighbors(&self, vcpu: usize) -> Neighbors<'_> {
+        let group = self.mpidr(vcpu).and_then(|mpidr| self.find(key(mpidr)));
+        Neighbors(group.unwrap_or(&NOBODY))
     }
 
     /// Decodes an SGI register's value that names everybody.
     pub(crate) fn broadcast(&self, register: SgiRegister, value: u64) -> impl Iterator<Item = usize> {
         self.groups.iter().flat_map(move |group| group.targets(register, value, u32::MAX))
+    }
+
+    /// Notes that each vCPU has all SGIs in Group 1, or none. No vCPU runs.
+    pub(crate) fn reset_sgi_groups(&self, group1: bool) {
+        for group in &self.groups {
+            let members = if group1 { group.present } else { 0 };
+            group.group1.iter().for_each(|sgi| sgi.store(members, Ordering::Relaxed));
+        }
     }
 
     /// Notes which SGIs a vCPU has in Group 1.
@@ -229,7 +248,14 @@ impl SgiRegister {
     /// Returns a value without the INTID: whom it names.
     #[inline(always)] // One instruction.
     pub const fn named(value: u64) -> u64 {
-        value & !(15 << 24)
+        value & !INTID
+    }
+
+    /// Says whether a value of any of them names nobody but vCPUs of the group to which the one belongs that `own` names
+    /// ([`Self::naming`]): whether [`Neighbors`] know its targets.
+    #[inline(always)] // Three instructions.
+    pub const fn names_neighbors(value: u64, own: u64) -> bool {
+        (value ^ own) >> 16 & !(INTID >> 16) == 0
     }
 
     /// Returns the value, without an INTID, that names the vCPU with this affinity (`MPIDR_EL1` format) alone.
@@ -246,6 +272,20 @@ impl SgiRegister {
     #[inline(always)] // A constant, where the register is one.
     const fn reaches_group1(self) -> bool {
         matches!(self, Self::Sgi1r)
+    }
+}
+
+/// The vCPUs whose affinities differ from that of one of them in no more than the low four bits of Aff0. An SGI that names
+/// somebody among the sender's own has found its group without a look at the table.
+#[derive(Clone, Copy)]
+pub struct Neighbors<'a>(&'a Group);
+
+impl<'a> Neighbors<'a> {
+    /// Does what [`Vgic::sgi_targets`](crate::Vgic::sgi_targets) does, for a value that names nobody else
+    /// ([`SgiRegister::names_neighbors`]).
+    #[inline(always)] // Hot: part of the SGI path.
+    pub fn sgi_targets(self, register: SgiRegister, value: u64) -> SgiTargets<'a> {
+        self.0.targets(register, value, value as u32)
     }
 }
 

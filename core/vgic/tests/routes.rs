@@ -38,7 +38,24 @@ fn targets(vgic: &Vgic, value: u64, sender: usize) -> Vec<usize> {
         searched.sort_unstable();
         assert_eq!(searched, targets, "the search finds what the table knows: {value:#x}");
     }
+    for vcpu in 0..vgic.vcpus() {
+        neighbors(vgic, value, vcpu, &targets);
+    }
     targets
+}
+
+/// Demands that a vCPU's neighbors know the same targets of a value that names nobody else.
+fn neighbors(vgic: &Vgic, value: u64, vcpu: usize, targets: &[usize]) {
+    let mpidr = vgic.mpidr(vcpu).unwrap();
+    let own = SgiRegister::naming(mpidr);
+    // Aff3, the range selector, Aff2 and Aff1 are those of the vCPU, and nothing else is set.
+    let near = value & !0x0f00_ffff == own & !0xffff;
+    assert_eq!(SgiRegister::names_neighbors(value, own), near, "{value:#x} by {mpidr:#x}");
+    if near {
+        let mut known: Vec<usize> = vgic.neighbors(vcpu).sgi_targets(SgiRegister::Sgi1r, value).collect();
+        known.sort_unstable();
+        assert_eq!(known, targets, "{value:#x} by {mpidr:#x}");
+    }
 }
 
 /// Demands that each vCPU is reached by its affinity and by no other, and broadcasts by all but one.
@@ -94,6 +111,16 @@ fn an_sgi_reaches_only_targets_that_have_it_in_its_group() {
     assert_eq!(to_all(SgiRegister::Sgi0r, 2), []);
     let everybody = reached(&machine.vgic, SgiRegister::Sgi0r, 1 << 24 | 1 << 40, 0);
     assert_eq!(everybody, [1]);
+    let neighbors = |register, intid: u64| -> Vec<usize> {
+        machine.vgic.neighbors(2).sgi_targets(register, intid << 24 | 0b111).collect()
+    };
+    assert_eq!(neighbors(SgiRegister::Sgi1r, 1), [0, 2]);
+    assert_eq!(neighbors(SgiRegister::Sgi0r, 1), [1]);
+    assert_eq!(
+        machine.vgic.neighbors(3).sgi_targets(SgiRegister::Sgi1r, 0xffff).next(),
+        None,
+        "there is no such vCPU"
+    );
 }
 
 #[test]

@@ -106,11 +106,13 @@ pub(super) fn light_write<G: Gic>(frame: &mut Frame, esr: u64, value: u32) -> u3
     if !named.is_power_of_two() {
         return leave(frame, Code::WIDE, esr, value.into());
     }
-    let vm = vcpu.vm;
     skip();
     let target = named.trailing_zeros() as usize;
-    vm.vgic.note_sender(target, intid, vcpu.index);
-    post_light::<G>(frame, (vm, vcpu), target, intid)
+    vcpu.vm.vgic.note_sender(target, intid, vcpu.index);
+    match vcpu.vm.member(target) {
+        Some(other) => post_light::<G>(frame, vcpu, other, intid),
+        None => done(vcpu),
+    }
 }
 
 /// What is left of such a store.

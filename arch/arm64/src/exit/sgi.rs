@@ -24,7 +24,7 @@ pub(super) fn send_sgi<G: Gic, L: Lookup>(
         return Outcome::Done;
     }
     let mut outcome = Outcome::Done;
-    for target in L::targets(&vcpu.vm.vgic, register, value) {
+    for target in L::targets(vcpu, register, value) {
         if target == vcpu.index {
             outcome = owned.gic.inject_sgi(&mut G::interface(), intid);
         } else {
@@ -58,7 +58,8 @@ pub(super) fn light_sgi<G: Gic, L: Lookup>(frame: &mut Frame, esr: u64, value: u
     if SgiRegister::is_broadcast(value) {
         return leave(frame, Code::WIDE, esr, value);
     }
-    if SgiRegister::named(value) == vcpu.own_sgi {
+    // The same as a comparison, with a constant that is part of one instruction.
+    if SgiRegister::named(value ^ vcpu.own_sgi) == 0 {
         // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
         let gic = unsafe { &mut vcpu.owned().gic };
         if !gic.present_group1_sgi(&mut G::interface(), intid) {
@@ -67,33 +68,25 @@ pub(super) fn light_sgi<G: Gic, L: Lookup>(frame: &mut Frame, esr: u64, value: u
         skip();
         return done(vcpu);
     }
-    let vm = vcpu.vm;
-    let mut targets = L::targets(&vm.vgic, SgiRegister::Sgi1r, value);
+    let mut targets = L::targets(vcpu, SgiRegister::Sgi1r, value);
     let (Some(first), None) = (targets.next(), targets.next()) else {
         return leave(frame, Code::WIDE, esr, value);
     };
-    // The sender with bits in the value that mean nothing.
-    if first == vcpu.index {
+    // Left as well: the sender with bits in the value that mean nothing.
+    let Some(other) = vcpu.vm.member(first).filter(|other| !core::ptr::eq(*other, vcpu)) else {
         return leave(frame, Code::WIDE, esr, value);
-    }
+    };
     skip();
-    post_light::<G>(frame, (vm, vcpu), first, intid)
+    post_light::<G>(frame, vcpu, other, intid)
 }
 
 /// Posts an SGI to the one other vCPU that it is for, at the end of its exit.
 #[inline(always)] // Part of light handlers.
-pub(super) fn post_light<G: Gic>(
-    frame: &mut Frame,
-    (vm, vcpu): (&Vm, &Vcpu),
-    target: usize,
-    intid: u32,
-) -> u32 {
-    if let Some(other) = vm.member(target) {
-        match other.attention.post(Reasons::sgi(intid)) {
-            Posted::Seen => {}
-            Posted::Kick(token) => G::kick(token),
-            Posted::Wake => return leave(frame, Code::WAKE, 0, target as u64),
-        }
+pub(super) fn post_light<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, other: &Vcpu, intid: u32) -> u32 {
+    match other.attention.post(Reasons::sgi(intid)) {
+        Posted::Seen => {}
+        Posted::Kick(token) => G::kick(token),
+        Posted::Wake => return leave(frame, Code::WAKE, 0, other.index as u64),
     }
     done(vcpu)
 }

@@ -3,10 +3,11 @@
 //! decided at compile time.
 
 use turnstile_trapmap::{Group, SysReg, TrapMap};
-use turnstile_vgic::{SgiRegister, Vgic};
+use turnstile_vgic::{SgiRegister, SgiTargets};
 
 use crate::state::Facility;
 use crate::state::trapped_pmu::Register;
+use crate::vm::Vcpu;
 
 /// What a trapped register is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +126,17 @@ pub(super) static TRAPS: TrapMap<Trap> = TrapMap::with_groups(Trap::Undefined, G
 pub(super) trait Lookup {
     /// Looks up the meaning of the register that a syndrome names.
     fn trap(iss: u32) -> Trap;
-    /// Decodes an SGI register's value that names its targets: the vCPUs it reaches.
-    fn targets(vgic: &Vgic, register: SgiRegister, value: u64) -> impl Iterator<Item = usize>;
+    /// Decodes what a vCPU writes to an SGI register: the vCPUs it reaches, if that is no broadcast.
+    fn targets(vcpu: &Vcpu, register: SgiRegister, value: u64) -> impl Iterator<Item = usize>;
+}
+
+/// Finds the targets of an SGI: among the vCPU's neighbors, or by the table of all groups.
+#[inline(always)] // Hot: part of the SGI path, once in each handler.
+pub(super) fn by_table(vcpu: &Vcpu, register: SgiRegister, value: u64) -> SgiTargets<'static> {
+    match SgiRegister::names_neighbors(value, vcpu.own_sgi) {
+        true => vcpu.neighbors.sgi_targets(register, value),
+        false => vcpu.vm.vgic.sgi_targets(register, value),
+    }
 }
 
 /// One indexed load each.
@@ -139,7 +149,7 @@ impl Lookup for Indexed {
     }
 
     #[inline(always)] // Hands on.
-    fn targets(vgic: &Vgic, register: SgiRegister, value: u64) -> impl Iterator<Item = usize> {
-        vgic.sgi_targets(register, value)
+    fn targets(vcpu: &Vcpu, register: SgiRegister, value: u64) -> impl Iterator<Item = usize> {
+        by_table(vcpu, register, value)
     }
 }

@@ -13,7 +13,7 @@ use spin::Once;
 use turnstile_exitstat::Page;
 use turnstile_machine::map::Region;
 use turnstile_machine::{Gicr, GuestMachine};
-use turnstile_vgic::{MAX_VCPUS, Model, SgiRegister, VcpuGic, Vgic};
+use turnstile_vgic::{MAX_VCPUS, Model, Neighbors, SgiRegister, VcpuGic, Vgic};
 use turnstile_vm::attention::{Attention, Reasons};
 use turnstile_vm::inbox::Inbox;
 use turnstile_vm::lifecycle::OnCrash;
@@ -270,8 +270,8 @@ pub struct Vcpu {
     pub pmu: bool,
     /// By which vectors its exits come. Beside what leaves room for it.
     pub vectors: VectorsKind,
-    /// The physical CPU it is pinned to, or where it begins.
-    pub cpu: &'static PerCpu,
+    /// Whom its SGIs usually name.
+    pub neighbors: Neighbors<'static>,
     /// Interrupts posted by others.
     pub inbox: Inbox,
     /// Operations asked for by others.
@@ -284,6 +284,8 @@ pub struct Vcpu {
     pub statistics: Option<&'static Page>,
     /// Its MPIDR_EL1.
     pub vmpidr: u64,
+    /// The physical CPU it is pinned to, or where it begins.
+    pub cpu: &'static PerCpu,
     /// What it has if it shares CPUs with others; `None` if it is pinned.
     pub thread: Option<Thread>,
     /// Where its registers go on an exit that does without techniques. Last, so that nothing else moves.
@@ -316,6 +318,7 @@ impl Vcpu {
             vm,
             index,
             own_sgi: SgiRegister::naming(vm.vgic.mpidr(index).unwrap_or(0)),
+            neighbors: vm.vgic.neighbors(index),
             id_registers: &vm.id_registers,
             pmu: vm.offer.pmu == pmu::Kind::Trapped,
             cpu,

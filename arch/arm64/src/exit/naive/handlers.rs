@@ -5,14 +5,14 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use turnstile_techniques::{Set, Technique};
 use turnstile_trapmap::{Binary, Linear, SysReg, by_encoding, flat, flat_len};
-use turnstile_vgic::{SgiRegister, Vgic};
+use turnstile_vgic::{SearchedTargets, SgiRegister};
 use turnstile_vm::attention::Reasons;
 
 use crate::cpu::class;
 use crate::exit::attend::attend;
 use crate::exit::light::Code;
 use crate::exit::sysreg::{self, Full, OTHER};
-use crate::exit::trapped::{GROUPS, Indexed, Lookup, SINGLE, TRAPS, Trap};
+use crate::exit::trapped::{GROUPS, Indexed, Lookup, SINGLE, TRAPS, Trap, by_table};
 use crate::exit::whole::{self, Handler};
 use crate::irq::{Gic, Gicv3};
 use crate::vcpu::frame::Frame;
@@ -38,19 +38,25 @@ macro_rules! lookups {
             }
 
             #[inline(always)] // Hands on.
-            fn targets(vgic: &Vgic, register: SgiRegister, value: u64) -> impl Iterator<Item = usize> {
-                vgic.$targets(register, value)
+            fn targets(vcpu: &Vcpu, register: SgiRegister, value: u64) -> impl Iterator<Item = usize> {
+                $targets(vcpu, register, value)
             }
         }
     )*};
 }
 
 lookups! {
-    IndexedAndSearch: TRAPS, search_sgi_targets;
-    LinearAndTable: LINEAR, sgi_targets;
-    LinearAndSearch: LINEAR, search_sgi_targets;
-    BinaryAndTable: BINARY, sgi_targets;
-    BinaryAndSearch: BINARY, search_sgi_targets;
+    IndexedAndSearch: TRAPS, by_search;
+    LinearAndTable: LINEAR, by_table;
+    LinearAndSearch: LINEAR, by_search;
+    BinaryAndTable: BINARY, by_table;
+    BinaryAndSearch: BINARY, by_search;
+}
+
+/// Finds the targets of an SGI by asking one vCPU after the other.
+#[inline(always)] // Hands on.
+fn by_search(vcpu: &Vcpu, register: SgiRegister, value: u64) -> SearchedTargets<'static> {
+    vcpu.vm.vgic.search_sgi_targets(register, value)
 }
 
 /// The light and the full handler with a lookup.
