@@ -215,6 +215,35 @@ fn sgi_to_another_vcpu_posts_and_kicks_once() {
 }
 
 #[test]
+fn an_sgi_finds_its_target_in_the_senders_group_and_in_others() {
+    let (vm, mut frame) = machine(17, false);
+    let iss = system_register(3, 0, 12, 11, 5, 2, false);
+    // Aff0 = 15; and 16, by the range selector.
+    for (named, target) in [(1 << 15, 15), (1 << 44 | 1, 16)] {
+        frame.set(2, named | 5 << 24);
+        assert_eq!(exit(&mut frame, class::SYSTEM_REGISTER, iss).0, 0);
+        let posted: Vec<_> = vm.vcpus().iter().map(|vcpu| vcpu.attention.take()).collect();
+        let reached = posted.iter().position(|reasons| *reasons == Reasons::sgi(5));
+        assert_eq!((reached, posted.iter().filter(|reasons| !reasons.is_empty()).count()), (Some(target), 1));
+    }
+}
+
+#[test]
+fn an_sgi_that_reaches_its_sender_alone_is_presented_there() {
+    // Beside the sender a vCPU that does not exist, and a bit that means nothing.
+    for more in [1 << 2, 1 << 63] {
+        let (vm, mut frame) = machine(2, false);
+        frame.set(2, more | 1 | 5 << 24);
+        let iss = system_register(3, 0, 12, 11, 5, 2, false);
+        let (code, log) = exit(&mut frame, class::SYSTEM_REGISTER, iss);
+        let gic: Vec<_> = log.iter().filter(|a| is_gic(a)).collect();
+        assert_eq!(code, 0);
+        assert!(matches!(gic[..], [Access::Write("ICH_LR0_EL2", value)] if value >> 62 == 1), "{gic:?}");
+        assert!(vm.vcpus().iter().all(|vcpu| vcpu.attention.take().is_empty()));
+    }
+}
+
+#[test]
 fn distributor_read_touches_no_interrupt_controller() {
     let (_, mut frame) = machine(1, false);
     fakes::set("HPFAR_EL2", 0x0800_0000 >> 8);

@@ -70,6 +70,7 @@ impl Under {
 fn host(subject: Subject) -> Option<kvm::Host> {
     match subject {
         Subject::KvmVhe => Some(kvm::Host::Vhe),
+        Subject::KvmNvhe => Some(kvm::Host::Nvhe),
         Subject::KvmSvm => Some(kvm::Host::Svm),
         Subject::KvmHv => Some(kvm::Host::Hv),
         _ => None,
@@ -233,7 +234,8 @@ mod tests {
 
     #[test]
     fn only_where_linux_guests_run_they_are_measured() {
-        assert!(Under::Nothing.has_linux() && Under::Subject(Subject::KvmHv).has_linux());
+        let hosts = [Subject::KvmVhe, Subject::KvmNvhe, Subject::KvmSvm, Subject::KvmHv];
+        assert!(Under::Nothing.has_linux() && hosts.iter().all(|host| Under::Subject(*host).has_linux()));
         assert!(!Under::Subject(Subject::Xen).has_linux());
     }
 }

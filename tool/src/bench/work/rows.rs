@@ -34,7 +34,7 @@ pub const WORK: [Work; 4] = [
         name: "pipe-2cpus",
         what: "a byte to a process on another CPU and back",
         operations: 48_000,
-        ceilings: [Some(1.020), Some(1.025)],
+        ceilings: [Some(1.015), Some(1.025)],
     },
     Work {
         name: "fork-exec",
