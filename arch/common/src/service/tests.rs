@@ -849,6 +849,56 @@ fn a_device_that_a_vm_has_for_itself_begins_anew_with_the_vm() {
 }
 
 #[test]
+fn a_device_that_takes_its_time_is_waited_for() {
+    let later = || Step::Done(abi::LATER, 0);
+    let steps = [after(1, later()), vec![later()], after(1, later())].concat();
+    let (service, world) = own_driver(&steps);
+    access(&service);
+    let device = ["Device 6", "Device 7", "Device 7", "Device 7", "Device 8", "Device 8"];
+    assert_eq!(heard(&service)[1..], [&device[..], &["Attach 0", "Read 0"]].concat());
+    assert_eq!(
+        of_device(world),
+        ["allow true", "unmask"],
+        "it reaches memory when it is reset, and not before"
+    );
+
+    // Who never ends a reset is not driven; who never begins does so in its own time.
+    let all = usize::try_from(abi::LATER_EVENTS).unwrap();
+    for (first, said) in [(1, &["allow false"][..]), (2, &["allow true", "unmask"])] {
+        let steps = [after(first, later()), vec![later(); all - 1]].concat();
+        let (service, world) = own_driver(&steps);
+        access(&service);
+        assert!(heard(&service).ends_with(&["Attach 0".into(), "Read 0".into()]));
+        assert_eq!(of_device(world), said);
+    }
+}
+
+/// The alarm of a program that is alone with its VM is its own, or its device's.
+#[test]
+fn a_vm_keeps_what_it_has_when_an_alarm_is_the_reason_and_somebody_enters() {
+    let (service, world) = own_driver(&[]);
+    access(&service);
+    heard(&service);
+    said(world);
+    events(&service);
+    let twice = || [after(0, Step::Fault), after(OWN, Step::Fault)].concat();
+    service.space.steps.lock().unwrap().extend(twice());
+    service.want(Pending::ALARM);
+    look(&service);
+    assert_eq!(said(world).last().unwrap(), "alarm 0");
+    access(&service);
+    let attached = events(&service).into_iter().filter(|(kind, _)| *kind == Kind::Attach);
+    assert!(attached.map(|(_, [kept, ..])| kept).all(|kept| kept == 1));
+    // Again, and it goes without.
+    service.space.steps.lock().unwrap().extend(twice());
+    service.want(Pending::ALARM);
+    look(&service);
+    heard(&service);
+    access(&service);
+    assert!(heard(&service).iter().all(|what| !what.starts_with("Device")));
+}
+
+#[test]
 fn a_vm_keeps_what_it_has_when_the_device_is_the_reason_of_a_crash() {
     for crashes in [after(0, Step::Fault), after(1, Step::Fault), after(2, Step::Fault)] {
         let (service, world) = own_driver(&[]);
