@@ -35,9 +35,12 @@ impl<const Q: usize> Registers<Q> {
         let mut status = Status::from_bits_truncate(status);
         if !acceptable(new.offered, new.accepted, requirements) {
             // A driver that works does so with what is not offered any more: only a reset helps.
-            let worked = status.contains(Status::FEATURES_OK | Status::DRIVER_OK);
-            status = if worked { status | Status::NEEDS_RESET } else { status - Status::FEATURES_OK };
-            new.accepted = new.accepted.intersection(new.offered);
+            if status.contains(Status::FEATURES_OK | Status::DRIVER_OK) {
+                new.accepted = new.accepted.intersection(new.offered);
+                status |= Status::NEEDS_RESET;
+            } else {
+                status -= Status::FEATURES_OK;
+            }
         }
         if !status.contains(Status::FEATURES_OK) {
             status -= Status::DRIVER_OK;
