@@ -326,7 +326,7 @@ impl Hosted {
         self.driven.as_ref().is_some_and(|function| function.interrupt == number)
     }
 
-    /// Its function has interrupted this CPU, or another one with the same pin. It does not again until that is handled.
+    /// Its function has interrupted this CPU. It does not again until that is handled.
     pub fn interrupted(&self) {
         if let Some(function) = &self.driven {
             function.mask(true);

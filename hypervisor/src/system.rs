@@ -296,9 +296,8 @@ impl CommonMonitor<Vm> for System {
         if Some(intid) == self.host.console_intid {
             return line::receive(self);
         }
-        // Functions may share a pin.
-        let interrupted = self.services.iter().filter(|service| service.is_interrupted_by(intid));
-        interrupted.for_each(|service| service.interrupted());
+        let service = self.services.iter().find(|service| service.is_interrupted_by(intid));
+        service.into_iter().for_each(|service| service.interrupted());
     }
 
     fn deadline(&self) {

@@ -115,8 +115,10 @@ impl Board {
             Board::Microvm | Board::Rpi4 => 0,
             // Each is below a bridge of its own, and a chip has six.
             Board::Powernv9 | Board::Powernv10 => 6,
+            // Each has a pin of its own.
+            Board::Virt => 4,
             // Their buses have 32 places, of which some are taken.
-            Board::Virt | Board::Q35 | Board::Pc => 24,
+            Board::Q35 | Board::Pc => 24,
         }
     }
 

@@ -75,11 +75,8 @@ impl<S: Space> Service<S> {
         if pending.has(Pending::INTERRUPT) {
             let answer = handle(Event::new(Kind::Interrupt, [S::now(), 0, 0, 0, 0]));
             // What begins anew unmasks it itself, when it can handle it.
-            if matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED) {
-                if answer.value == abi::UNDRIVEN {
-                    self.silence();
-                }
-                // Another device may have the same.
+            if answer.value != abi::UNDRIVEN && matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED)
+            {
                 self.outside.unmask();
             }
         }

@@ -39,7 +39,7 @@ fn a_disk_is_one_of_the_machine() {
     let programs: Vec<_> = config.services.iter().map(|service| service.program.value.clone()).collect();
     assert_eq!(programs, ["drive", "drive", "disk"].map(|name| Program::Ours(name.into())));
     assert!(config.disks[1].read_only);
-    let server = parse_text(&root(&format!("{}image = \"debian:server\"\n", at("nvme15")))).unwrap();
+    let server = parse_text(&root(&format!("{}image = \"debian:server\"\n", at("nvme3")))).unwrap();
     assert_eq!(server.disks[0].device.as_ref().unwrap().value.file, Path::new("dir/root.img"));
 }
 
@@ -96,6 +96,8 @@ fn a_board_has_the_controllers() {
     let on = |board: &str, lines: &str| format!("[machine]\nboard = \"{board}\"\n{}", root(lines));
     let what = "no disk controller of the board `rpi4` can be used";
     expect(&on("rpi4", &at("nvme0")), &[("\"nvme0\"", what, "choose another board")]);
+    let what = "the board `virt` has 4 network cards and disk controllers";
+    expect(&on("virt", &at("virtio4")), &[("\"virtio4\"", what, "a smaller number")]);
     let what = "the board `powernv9` has 6 network cards and disk controllers";
     expect(&on("powernv9", &at("nvme6")), &[("\"nvme6\"", what, "a smaller number")]);
     assert!(parse_text(&on("powernv9", &at("nvme5"))).is_ok());
