@@ -87,6 +87,12 @@ pub fn read(
     let device = device::read(&mut reader, file);
     let read_only = reader.boolean("read-only").is_some_and(|at| at.value);
     let runs = Runs::read(&mut reader, LIMIT);
+    if let (Some(Some(device)), Some(runs)) = (&device, &runs)
+        && runs.limit < LIMIT
+    {
+        let what = "a disk controller that begins may take up to 50 ms for an event";
+        reader.problem(device.span.clone(), what, "leave `time-limit` out, or give \"100ms\" or more");
+    }
     Some(Disk { name: name?, image, size, read_only, device: device?, runs: runs? })
 }
 

@@ -50,6 +50,11 @@ fn mistakes_in_devices_are_shown() {
         let help = "write \"nvme0\" or \"virtio0\" for the first one";
         expect(&root(&at(name)), &[(&format!("\"{name}\""), &what, help)]);
     }
+    let hasty = format!("{}time-limit = \"99ms\"\n", at("nvme0"));
+    expect(
+        &root(&hasty),
+        &[("\"nvme0\"", "a disk controller that begins may take up to 50 ms", "\"100ms\" or more")],
+    );
     let reach = "a disk controller reaches all memory of the machine";
     for lines in ["device = \"nvme0\"\n", "device = \"nvme0\"\ntrusted = false\n"] {
         expect(&root(lines), &[("\"nvme0\"", reach, "write trusted = true if you accept that")]);
