@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{program, read_damaged, vm};
+use common::{program, read_damaged, sign, vm};
 use turnstile_bundle::{
     Bundle, BundleError, DiskSpec, Drive, DriveKind, ServiceDevice, ServiceSpec, write_with,
 };
@@ -143,6 +143,19 @@ fn a_disk_of_the_machine_is_for_one_service() {
         let same = write_with(&vms, &services, &[disk], &[]).unwrap_err().to_string();
         assert!(same.contains("service 0 drives the controller of the same disk"), "{same}");
     }
+}
+
+#[test]
+fn what_is_said_of_a_controller_needs_one() {
+    let vms = [vm("a", &[0])];
+    let mut blob = write_with(&vms, &[], &[driven("root", NVME)], &[]).unwrap();
+    // The property `drive` becomes words that mean nothing (FDT_NOP).
+    let value = blob.windows(8).position(|bytes| bytes == b"nvme\0\0\0\0").unwrap();
+    for word in blob[value - 12..value + 8].chunks_exact_mut(4) {
+        word.copy_from_slice(&4_u32.to_be_bytes());
+    }
+    sign(&mut blob);
+    assert_eq!(Bundle::parse(&blob).err(), Some(BundleError::Malformed("where a disk is")));
 }
 
 #[test]
