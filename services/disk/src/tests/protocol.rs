@@ -235,6 +235,7 @@ fn a_broken_ring_needs_a_reset() {
     assert_eq!(host.read(driver.common + 0x14, 1), 15 | 64);
     host.kill();
     assert_eq!(host.read(driver.common + 0x14, 1), 15 | 64);
+    assert_eq!(host.board.messages.take(), [0x50], "whoever begins anew says it again");
     assert!(driver.start(&mut host, ACCEPTED));
     assert_eq!(once(&mut host, &mut driver, BlockRequest::FLUSH, 0, &[], 0).1, 0);
 }
