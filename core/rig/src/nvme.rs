@@ -42,6 +42,19 @@ impl Nvme {
         self.registers.borrow().ready
     }
 
+    /// Whether its pin is high.
+    pub fn is_high(&self) -> bool {
+        !self.shape.msix && self.queues.borrow().line
+    }
+
+    /// Its pin is as it should be again.
+    pub fn mend_pin(&self) {
+        self.keeps_pin.set(false);
+        self.has_kept.set(false);
+        let mut queues = self.queues.borrow_mut();
+        queues.line = queues.completions.values().any(|queue| queue.interrupts && queue.head != queue.tail);
+    }
+
     /// It cannot go on: Controller Fatal Status.
     pub fn fail(&self) {
         self.registers.borrow_mut().fatal = true;
@@ -112,7 +125,9 @@ impl Nvme {
         } else {
             // What it did before its reset may end with it, but not later.
             self.queues.borrow_mut().linger(ram);
-            *self.queues.borrow_mut() = Queues::default();
+            let is_high = self.queues.borrow().line;
+            self.has_kept.update(|has| has || self.keeps_pin.get() && is_high);
+            *self.queues.borrow_mut() = Queues { line: self.has_kept.get(), ..Queues::default() };
         }
     }
 

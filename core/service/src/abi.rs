@@ -172,7 +172,8 @@ pub const DEVICE_READY: u64 = 8;
 pub const UNDRIVEN: u64 = 1;
 
 /// The answer's value to a [`Kind::Device`] that has not been handled yet: the event comes again, at once and up to [`LATER_EVENTS`] times. Then a
-/// device that was to be reset is not driven, and one that is ready is taken to begin in its own time.
+/// device that was to be reset is not driven, and one that is ready is taken to begin in its own time. To a [`Kind::Interrupt`]: the next one comes
+/// behind the next alarm, which the service sets if it wants one. So a device whose interrupt never ends takes nobody's CPU.
 pub const LATER: u64 = 2;
 
 /// How often an event comes that is answered by [`LATER`].

@@ -20,6 +20,8 @@ const PATIENCE: u64 = 50_000_000;
 const SOON: u64 = 1_000_000;
 /// How often one looks after a controller that has something to do, in nanoseconds.
 const WATCH: u64 = 1_000_000_000;
+/// So many interrupts that bring nothing are too many: from then on the controller is looked at instead.
+const FRUITLESS: u32 = 16;
 /// How often it begins anew without a command that is done.
 const TRIES: u32 = 3;
 /// How often an event asks the controller whether it has done something meanwhile.
@@ -39,6 +41,12 @@ pub struct Program<H: Machine, D: Drive + 'static, R: Copy + 'static> {
     is_watched: bool,
     /// When somebody first found it with something to do, since a command was done.
     late_since: Option<u64>,
+    /// A command was done since the last interrupt.
+    has_done: bool,
+    /// How many more interrupts have brought nothing than something, up to [`FRUITLESS`].
+    fruitless: u32,
+    /// Somebody was told that it interrupts for nothing.
+    is_reported: bool,
 }
 
 impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Program<H, D, R> {
@@ -50,6 +58,9 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         is_slow: false,
         is_watched: false,
         late_since: None,
+        has_done: false,
+        fruitless: 0,
+        is_reported: false,
     };
 
     /// Resets the controller, which reaches no memory yet.
@@ -111,10 +122,39 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         let interrupted = self.function.model.lent.interrupted();
         let answer = interrupted.and_then(|()| self.go_on(machine, now));
         let answer = answer.unwrap_or_else(|trouble| self.trouble(machine, trouble));
+        self.count(machine);
         let answer = self.settle(machine, answer);
-        // Nothing would ever make it silent.
-        let value = if self.function.model.lent.is_gone() { UNDRIVEN } else { answer.value };
+        let value = match self.function.model.lent.is_gone() {
+            // Nothing would ever make it silent.
+            true => UNDRIVEN,
+            false if self.is_polled() => LATER,
+            false => answer.value,
+        };
         Answer { value, ..answer }
+    }
+
+    /// Counts an interrupt. A pin that stays high would take the CPU: its controller is looked at instead, and interrupts once each time.
+    fn count(&mut self, machine: &'static H) {
+        let has_done = core::mem::take(&mut self.has_done);
+        if self.function.model.lent.is_starting() {
+            return;
+        }
+        self.fruitless = match has_done {
+            true => self.fruitless.saturating_sub(1),
+            false => FRUITLESS.min(self.fruitless + 1),
+        };
+        if self.is_polled() {
+            // Sooner than before.
+            self.is_watched = false;
+            if !core::mem::replace(&mut self.is_reported, true) {
+                machine.log(format_args!("its drive interrupts for nothing, and is looked at instead\n"));
+            }
+        }
+    }
+
+    /// Says whether the alarm does what interrupts should: while the controller begins it is set anyway.
+    fn is_polled(&self) -> bool {
+        self.fruitless == FRUITLESS || self.function.model.lent.is_starting()
     }
 
     /// Handles an event.
@@ -154,7 +194,7 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
                 self.function.changed(&machine.world());
             }
         } else if self.function.model.collect()? != 0 {
-            (self.tries, self.late_since) = (TRIES, None);
+            (self.tries, self.late_since, self.has_done) = (TRIES, None, true);
         }
         Ok(self.function.look(&machine.world(), ALL))
     }
@@ -185,7 +225,7 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         let is_set = self.is_watched || answer.lines & AGAIN != 0;
         let is_starting = self.function.model.lent.is_starting();
         if !is_set && (is_starting || self.function.model.is_waiting()) {
-            machine.alarm(machine.world().time() + if is_starting { SOON } else { WATCH });
+            machine.alarm(machine.world().time() + if self.is_polled() { SOON } else { WATCH });
             self.is_watched = true;
         }
         answer

@@ -53,7 +53,8 @@ pub trait Service: 'static {
         Answer::default()
     }
 
-    /// That device has interrupted; the time now, in nanoseconds. With the value [`UNDRIVEN`] it does not again.
+    /// That device has interrupted; the time now, in nanoseconds. With the value [`UNDRIVEN`] it does not again; with
+    /// [`LATER`](turnstile_service::abi::LATER) not before the next alarm was handled.
     fn interrupt(&mut self, now: u64) -> Answer {
         let _ = now;
         Answer { value: UNDRIVEN, ..Answer::default() }

@@ -3,7 +3,7 @@
 //!
 //! While a service has crashed and has not begun anew, its device reaches no memory and does not interrupt.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use alloc::vec::Vec;
 
@@ -25,6 +25,8 @@ pub struct Device {
     settings: [u64; 2],
     /// How often the program has crashed when it was told of it.
     failures: AtomicU32,
+    /// Its interrupt stays masked until the next alarm is handled.
+    rests: AtomicBool,
 }
 
 impl Device {
@@ -34,7 +36,7 @@ impl Device {
         let mut parts: Vec<_> = bars.iter().map(|(bar, window)| (u64::from(*bar), *window)).collect();
         // The program begins when it knows of the memory.
         parts.extend([(abi::DEVICE_CONFIGURATION, configuration), (abi::DEVICE_MEMORY, memory)]);
-        Self { parts, settings, failures: AtomicU32::new(0) }
+        Self { parts, settings, failures: AtomicU32::new(0), rests: AtomicBool::new(false) }
     }
 
     /// Maps them into the address space of the service that drives it.
@@ -65,6 +67,16 @@ impl Device {
     pub(super) fn failed(&self) {
         // Relaxed, here and below: inside the gate.
         self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its interrupt stays masked until the next alarm is handled, or does not.
+    pub(super) fn rest(&self, rests: bool) {
+        self.rests.store(rests, Ordering::Relaxed);
+    }
+
+    /// Says whether its interrupt is masked until now, when an alarm is handled.
+    pub(super) fn has_rested(&self) -> bool {
+        self.rests.swap(false, Ordering::Relaxed)
     }
 
     /// A program that has never run has not failed.

@@ -71,13 +71,16 @@ impl<S: Space> Service<S> {
         }
         if pending.has(Pending::ALARM) {
             handle(Event::new(Kind::Alarm, [S::now(), 0, 0, 0, 0]));
+            if self.device.as_ref().is_some_and(Device::has_rested) {
+                self.unmask_handled();
+            }
         }
         if pending.has(Pending::INTERRUPT) {
             let answer = handle(Event::new(Kind::Interrupt, [S::now(), 0, 0, 0, 0]));
-            // What begins anew unmasks it itself, when it can handle it.
-            if answer.value != abi::UNDRIVEN && matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED)
-            {
-                self.outside.unmask();
+            let rests = answer.value == abi::LATER;
+            self.device.iter().for_each(|device| device.rest(rests));
+            if answer.value != abi::UNDRIVEN && !rests {
+                self.unmask_handled();
             }
         }
         if pending.has(Pending::INPUT) {
@@ -94,6 +97,14 @@ impl<S: Space> Service<S> {
             self.outside.took(taken);
             // Perhaps there is more, and it has room.
             let _ = self.gate.post(Pending::INPUT);
+        }
+    }
+
+    /// What its device has said is handled: it may interrupt again.
+    fn unmask_handled(&self) {
+        // What begins anew unmasks it itself, when it can handle it.
+        if matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED) {
+            self.outside.unmask();
         }
     }
 

@@ -1013,6 +1013,22 @@ fn an_interrupt_of_a_device_is_unmasked_when_it_is_handled_and_blames_no_member(
 }
 
 #[test]
+fn an_interrupt_that_is_to_come_later_is_unmasked_behind_the_next_alarm() {
+    let (service, world) = driver(&[]);
+    access_of(&service, 0);
+    said(world);
+    service.space.steps.lock().unwrap().push_back(Step::Done(abi::LATER, 0));
+    interrupt(&service);
+    access_of(&service, 0);
+    assert_eq!(said(world), [""; 0]);
+    for unmasked in [&["unmask"][..], &[]] {
+        service.want(Pending::ALARM);
+        look(&service);
+        assert_eq!(said(world), unmasked);
+    }
+}
+
+#[test]
 fn who_drives_no_device_is_never_told_of_one() {
     let (service, world) = shared(&[Step::Done(0, 0), Step::Fault]);
     service.attach(0, vec![], None).unwrap();

@@ -51,6 +51,10 @@ pub struct Nvme {
     pub wrong_queue: Cell<Option<u16>>,
     /// The next completion has the phase tag of before.
     pub wrong_phase: Cell<bool>,
+    /// A reset with completions that the driver has not taken leaves its pin high for ever.
+    pub keeps_pin: Cell<bool>,
+    /// It has done so.
+    pub(super) has_kept: Cell<bool>,
     /// Interrupts are lost.
     pub mute: Cell<bool>,
 }
@@ -82,6 +86,8 @@ impl Nvme {
             wrong_tag: Cell::new(None),
             wrong_queue: Cell::new(None),
             wrong_phase: Cell::new(false),
+            keeps_pin: Cell::new(false),
+            has_kept: Cell::new(false),
             mute: Cell::new(false),
         }
     }

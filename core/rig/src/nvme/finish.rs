@@ -28,7 +28,7 @@ impl Nvme {
     /// Writes completions for which there is room, and interrupts.
     pub(super) fn settle(&self, ram: &Ram) {
         let mut queues = self.queues.borrow_mut();
-        let (mut messages, mut line) = (0, false);
+        let (mut messages, mut line) = (0, self.has_kept.get());
         for queue in queues.completions.values_mut() {
             while !queue.owed.is_empty() && queue.behind(queue.tail) != queue.head {
                 let mut words = queue.owed.remove(0);

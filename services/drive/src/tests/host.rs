@@ -24,6 +24,8 @@ const MEMORY: usize = 0x40_0000;
 const SHARED: usize = 0x20_0000;
 /// How often an event comes that is to come later: less often than from the hypervisor, to see what becomes of controllers that take longer.
 const LATER_EVENTS: u32 = 4;
+/// Who waits does so for an alarm that is not further away, in nanoseconds.
+const MOMENT: u64 = 2_000_000;
 /// Sectors of the disk.
 pub const SECTORS: u64 = 512;
 
@@ -136,6 +138,8 @@ pub struct Host {
     /// What controller's commands are done when, if any order is right.
     pub order: Random,
     interrupts: u32,
+    /// Its interrupt is masked until the alarm is handled.
+    masked: bool,
 }
 
 impl Host {
@@ -176,6 +180,7 @@ impl Host {
             deaths: 0,
             order: Random(0x6f72_6465),
             interrupts: 0,
+            masked: false,
         };
         host.begin(false);
         host
@@ -187,6 +192,7 @@ impl Host {
             let mut life = Box::new(Life::NEW);
             // What is for nobody any more.
             self.interrupts = self.board.nvme.face().interrupts.get();
+            self.masked = false;
             self.arm();
             let machine = self.machine;
             let later = |event: &mut dyn FnMut() -> Answer| {
@@ -271,14 +277,19 @@ impl Host {
         });
     }
 
-    /// Hands over the controller's interrupt, if it has sent one.
+    /// Hands over the controller's interrupt, if it has sent one, or if its pin is high.
     pub fn interrupt(&mut self) -> bool {
+        if self.masked {
+            return false;
+        }
         let sent = self.board.nvme.face().interrupts.get();
-        let is_new = std::mem::replace(&mut self.interrupts, sent) != sent && self.driven;
+        let is_there = std::mem::replace(&mut self.interrupts, sent) != sent || self.board.nvme.is_high();
+        let is_new = is_there && self.driven;
         if is_new {
             let now = self.board.clock.get();
             let value = self.enter(|life, machine| life.interrupt(machine, now));
             self.driven = value != UNDRIVEN;
+            self.masked = value == LATER;
         }
         is_new
     }
@@ -298,6 +309,7 @@ impl Host {
         let Some(at) = self.board.alarm.take() else { return false };
         self.board.clock.update(|now| now.max(at));
         self.event(Event::Alarm(self.board.clock.get()));
+        self.masked = false;
         true
     }
 
@@ -343,7 +355,8 @@ impl Computer for Host {
         let before = nvme.face().interrupts.get();
         nvme.run_some(shared, &mut self.order, 2);
         let worked = nvme.face().interrupts.get() != before;
-        self.interrupt() || worked || self.board.alarm.get() == Some(0) && self.alarm()
+        let is_due = self.board.alarm.get().is_some_and(|at| at <= self.board.clock.get() + MOMENT);
+        self.interrupt() || worked || is_due && self.alarm()
     }
 }
 

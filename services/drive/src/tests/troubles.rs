@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Controllers that are slow, broken or dead.
 
-use turnstile_rig::{Computer, Random, Shape, request};
+use turnstile_rig::{BlockDriver, Computer, Random, Shape, request};
 use turnstile_service_rt::drive::Drive as Settings;
 use turnstile_virtio::config::{Block, BlockRequest};
 
@@ -231,4 +231,84 @@ fn who_was_paused_finds_nothing_late() {
     assert!(host.alarm());
     assert_eq!(driver.interrupts(&mut host).len(), 1);
     assert!(host.board.log.borrow().is_empty(), "{}", host.board.log.borrow());
+}
+
+/// So many interrupts one after another are a storm.
+const STORM: u32 = 50;
+
+/// A pin of which a reset with completions that nobody has taken makes one that is high for ever.
+fn with_stuck_pin() -> (Host, BlockDriver) {
+    let shape = Shape { msix: false, ..Shape::default() };
+    let (mut host, mut driver) = running(shape, Settings::default());
+    host.board.nvme.keeps_pin.set(true);
+    assert!(driver.ask(&mut host, 0, &request(BlockRequest::OUT, 0, &[7; 512], 0)));
+    host.work();
+    host.kill();
+    assert!(host.board.nvme.is_high());
+    (host, driver)
+}
+
+/// Interrupts that come at once, until none does.
+fn interrupts(host: &mut Host) -> u32 {
+    let mut count = 0;
+    while count < STORM && host.interrupt() {
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_pin_that_stays_high_takes_nobodys_cpu_and_costs_time_alone() {
+    let (mut host, mut driver) = with_stuck_pin();
+    assert!(interrupts(&mut host) < STORM);
+    let mut replies = 0;
+    for sector in 0..20 {
+        assert!(driver.ask(&mut host, 0, &request(BlockRequest::OUT, sector, &[7; 512], 0)));
+        host.work();
+        let before = host.board.clock.get();
+        assert!(host.alarm(), "somebody looks");
+        assert!(host.board.clock.get() - before < 2_000_000, "soon");
+        replies += driver.interrupts(&mut host).len();
+        assert!(interrupts(&mut host) < 4, "it is known to interrupt for nothing");
+    }
+    // That of before the kill, too.
+    assert_eq!(replies, 21);
+    assert!(!host.alarm(), "nothing is under way");
+    assert_eq!(host.board.nvme.platter.bytes.borrow()[..20 * 512], [7; 20 * 512]);
+    assert_eq!(host.board.log.borrow().matches("for nothing").count(), 1);
+}
+
+/// It takes its time, with its pin high.
+#[test]
+fn a_pin_that_is_high_while_its_controller_begins_takes_nobodys_cpu() {
+    let (mut host, mut driver) = with_stuck_pin();
+    host.board.nvme.slowness.set(100);
+    host.board.nvme.fail();
+    let mut turns = 0;
+    while host.alarm() {
+        assert!(interrupts(&mut host) < STORM);
+        host.work();
+        turns += 1;
+    }
+    assert!(turns > 100, "{turns} turns");
+    assert_eq!(driver.interrupts(&mut host).len(), 1);
+}
+
+/// A controller whose interrupts bring something again is not looked at any more.
+#[test]
+fn interrupts_that_bring_something_are_waited_for_again() {
+    let (mut host, mut driver) = with_stuck_pin();
+    assert!(interrupts(&mut host) < STORM);
+    host.board.nvme.mend_pin();
+    let mut soon = 0;
+    for _ in 0..4 {
+        assert!(driver.ask(&mut host, 0, &request(BlockRequest::IN, 0, &[], 512)));
+        let before = host.board.clock.get();
+        assert!(host.alarm());
+        soon += u32::from(host.board.clock.get() - before < 2_000_000);
+        host.work();
+        assert_eq!(interrupts(&mut host), 1);
+        driver.interrupts(&mut host);
+    }
+    assert_eq!(soon, 2, "the alarm was set once more before");
 }
