@@ -196,8 +196,12 @@ fn shared() -> Scenario {
 
 /// What Linux says of every partition: it has no nonvolatile memory for logs of errors, and no virtual functions. And what it says
 /// where an emulator was kept from running.
-const OF_OTHERS: [&str; 3] =
-    ["nvram: Failed to", "No hypervisor support for SR-IOV", "hrtimer: interrupt took"];
+const OF_OTHERS: [&str; 4] = [
+    "nvram: Failed to",
+    "No hypervisor support for SR-IOV",
+    "hrtimer: interrupt took",
+    "clocksource: Long readout interval",
+];
 
 /// What the script found wrong, or Linux complained of.
 pub fn nothing_bad(record: &Record) -> Result<(), String> {
