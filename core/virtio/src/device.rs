@@ -45,8 +45,6 @@ pub struct Queue<R = Layout> {
     shown: u16,
     /// The used index up to which it was decided whether the driver wants an interrupt.
     published: u16,
-    /// Chains that were taken and not completed.
-    in_flight: u16,
     /// Which life of the queue this is: tokens of an earlier one are worth nothing.
     generation: u32,
 }
@@ -63,7 +61,6 @@ impl<R> Queue<R> {
             used: 0,
             shown: 0,
             published: 0,
-            in_flight: 0,
             generation: 0,
         }
     }
@@ -87,8 +84,10 @@ impl<R> Queue<R> {
     }
 
     /// How many chains were taken and not completed.
+    #[inline(always)] // On the path of every buffer.
     pub const fn in_flight(&self) -> u16 {
-        self.in_flight
+        // Both grow by one for each chain; one that is given back was not taken.
+        self.next.wrapping_sub(self.used)
     }
 
     /// Takes the next chain that the driver has offered. `None` if there is none now.
@@ -101,7 +100,7 @@ impl<R> Queue<R> {
             return Ok(None);
         }
         // An honest driver has no descriptor left for another chain.
-        if self.in_flight >= self.rings.size() {
+        if self.in_flight() >= self.rings.size() {
             return Err(Violation::TooMany);
         }
         let head = self.rings.available(memory, self.next)?;
@@ -109,7 +108,6 @@ impl<R> Queue<R> {
             return Err(Violation::Head(head));
         }
         self.next = self.next.wrapping_add(1);
-        self.in_flight += 1;
         let token = Token { head, generation: self.generation };
         Ok(Some(Chain::new((self.rings.descriptors(), self.rings.size()), self.options, self.longest, token)))
     }
@@ -120,7 +118,6 @@ impl<R> Queue<R> {
     pub fn put_back(&mut self, token: Token) {
         if token.generation == self.generation {
             self.next = self.next.wrapping_sub(1);
-            self.in_flight = self.in_flight.saturating_sub(1);
         }
     }
 
@@ -152,7 +149,6 @@ impl<R> Queue<R> {
         let entry = u64::from(token.head) | u64::from(written) << 32;
         self.rings.write_used(memory, self.used, entry)?;
         self.used = self.used.wrapping_add(1);
-        self.in_flight = self.in_flight.saturating_sub(1);
         Ok(())
     }
 

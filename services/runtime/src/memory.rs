@@ -140,7 +140,7 @@ impl Memory for GuestMemory {
 }
 
 impl Transfer for GuestMemory {
-    #[inline] // On the path of every packet.
+    #[inline(always)] // On the path of every packet.
     fn transfer(&self, from: Span, to: &Self, address: u64) -> Result<(), End> {
         let length = u64::from(from.length);
         let source = self.find(from.address, length).map_err(End::From)?;

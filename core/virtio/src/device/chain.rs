@@ -151,7 +151,7 @@ impl Chain {
     /// The rest of the chain, as a value of its own; this one is at its end, and is what is to be returned. So this one can stay in registers
     /// where most chains have one buffer.
     #[inline(always)] // A few moves.
-    pub(super) fn split(&mut self) -> Self {
+    pub fn split(&mut self) -> Self {
         let Token { head, generation } = self.token;
         Self { token: Token { head, generation }, next: self.next.take(), ..*self }
     }

@@ -71,31 +71,23 @@ impl<const N: usize> Segments<N> {
         Ok(())
     }
 
-    /// [`Segments::gather`] where most chains have one buffer, which the device reads.
-    #[inline(always)] // On the path of every packet.
-    pub fn gather_one<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
-        (self.readable, self.count) = (0, 0);
-        let mut buffer = Buffer { address: 0, length: 0, writable: false };
-        let is_one = chain.step(memory, &mut buffer)? && chain.is_at_end();
-        let Some(slot) = self.spans.first_mut() else { return Err(Violation::Long) };
-        if !is_one || buffer.writable || buffer.length == 0 {
-            return self.gather_more(memory, chain.split(), buffer);
-        }
-        *slot = Span { address: buffer.address, length: buffer.length };
-        (self.readable, self.count) = (1, 1);
-        (self.readable_bytes, self.writable_bytes) = (buffer.length.into(), 0);
-        Ok(())
-    }
-
-    /// The same behind the first buffer.
-    #[inline(never)]
-    fn gather_more<M: Memory>(
+    /// [`Segments::gather`] where the first buffer of the chain, if it has one, has been taken.
+    pub fn gather_behind<M: Memory>(
         &mut self,
         memory: &M,
         mut chain: Chain,
-        mut first: Buffer,
+        first: Option<Buffer>,
     ) -> Result<(), Violation> {
-        self.collect(memory, &mut chain, &mut first)
+        let mut buffer = first.unwrap_or(Buffer { address: 0, length: 0, writable: false });
+        self.collect(memory, &mut chain, &mut buffer)
+    }
+
+    /// One buffer, which the device reads.
+    pub const fn set_one(&mut self, span: Span) {
+        let [slot, ..] = self.spans.as_mut_slice() else { return };
+        *slot = span;
+        (self.readable, self.count) = (1, 1);
+        (self.readable_bytes, self.writable_bytes) = (span.length as u64, 0);
     }
 
     /// What the device reads.
