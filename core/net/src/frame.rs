@@ -7,7 +7,6 @@
 use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::device::{Chain, Place, Segments, Span};
 use turnstile_virtio::memory::Memory;
-use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::violation::Violation;
 
 use crate::packet::{FIRST, FRONT, HEAD, Packet, SHORT};
@@ -97,19 +96,7 @@ impl<const N: usize> Frame<N> {
         sender: &Accepts,
         longest: u32,
     ) -> Result<Result<(), Malformed>, Violation> {
-        let first = chain.next(memory)?;
-        self.read_behind(memory, (chain.split(), first), sender, longest)
-    }
-
-    /// [`Frame::read`] where the first buffer of the chain has been taken.
-    pub fn read_behind<M: Memory>(
-        &mut self,
-        memory: &M,
-        (chain, first): (Chain, Option<Buffer>),
-        sender: &Accepts,
-        longest: u32,
-    ) -> Result<Result<(), Malformed>, Violation> {
-        self.segments.gather_behind(memory, chain, first)?;
+        self.segments.gather(memory, chain)?;
         (self.place, self.head_length, self.open, self.gso) = (Place::START, 0, None, None);
         let length = self.segments.readable_bytes().saturating_sub(NetworkHeader::LENGTH as u64);
         if !(14..=u64::from(LONGEST_SEGMENT)).contains(&length) {

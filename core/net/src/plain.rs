@@ -3,7 +3,7 @@
 //! and nothing is written down about it. All others are [`Frame`](crate::frame::Frame)s.
 
 use turnstile_virtio::config::NetworkHeader;
-use turnstile_virtio::device::{Queue, Span};
+use turnstile_virtio::device::{One, Queue, Span};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
@@ -86,18 +86,20 @@ impl Plain {
         from: &M,
     ) -> Result<bool, Broken> {
         let Span { address, length } = self.buffer;
-        let Some(mut chain) = queue.pop(to)? else { return Ok(false) };
-        let target = match chain.next(to)? {
-            Some(Buffer { address, length: room, writable: true }) if room >= length && chain.is_at_end() => address,
-            _ => {
-                queue.put_back(chain.finish());
+        let (token, target) = match queue.pop_one(to)? {
+            Some(One::Buffer(token, Buffer { address, length: room, writable: true })) if room >= length => {
+                (token, address)
+            }
+            Some(One::Buffer(token, _) | One::Not(token)) => {
+                queue.put_back(token);
                 return Ok(false);
             }
+            None => return Ok(false),
         };
         to.write(target, &self.front).map_err(Violation::from)?;
         let rest = Span { address: address.wrapping_add(SHORT as u64), length: length - SHORT as u32 };
         from.transfer(rest, to, target.wrapping_add(SHORT as u64))?;
-        queue.complete(to, chain.finish(), length)?;
+        queue.complete(to, token, length)?;
         queue.show(to)?;
         Ok(true)
     }

@@ -13,9 +13,9 @@ use turnstile_net::receive::{Broken, Delivery, Room};
 use turnstile_net::settings::Accepts;
 use turnstile_net::software;
 use turnstile_net::transfer::Transfer;
-use turnstile_virtio::device::{Chain, Queue};
+use turnstile_virtio::device::{Chain, One, Queue};
 use turnstile_virtio::memory::Memory;
-use turnstile_virtio::ring::{Buffer, Layout, Options};
+use turnstile_virtio::ring::{Layout, Options};
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
@@ -309,21 +309,25 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     break Rest::Spent;
                 };
                 left = fewer;
-                let Some(mut chain) = queue.pop(memory)? else { break Rest::Idle };
-                let first = chain.next(memory)?;
-                let plain = match first {
-                    Some(buffer) if chain.is_at_end() => Plain::read(memory, buffer, longest)?,
-                    _ => None,
+                let (plain, token) = match queue.pop_one(memory)? {
+                    Some(One::Buffer(token, buffer)) => (Plain::read(memory, buffer, longest)?, token),
+                    Some(One::Not(token)) => (None, token),
+                    None => break Rest::Idle,
                 };
-                let rest = match plain {
-                    Some(plain) => self.forward_plain(memories, memory, (port, &mut last), &plain, now)?,
-                    None => self.forward_any(memories, memory, port, (chain.split(), first), now)?,
+                let (rest, token) = match plain {
+                    Some(plain) => {
+                        (self.forward_plain(memories, memory, (port, &mut last), &plain, now)?, token)
+                    }
+                    None => {
+                        let mut chain = queue.chain(token);
+                        (self.forward_any(memories, memory, port, &mut chain, now)?, chain.finish())
+                    }
                 };
                 if let Some(rest) = rest {
-                    queue.put_back(chain.finish());
+                    queue.put_back(token);
                     break rest;
                 }
-                queue.complete(memory, chain.finish(), 0)?;
+                queue.complete(memory, token, 0)?;
                 queue.show(memory)?;
             };
             interrupt |= queue.publish(memory)?;
@@ -401,14 +405,14 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         Ok(true)
     }
 
-    /// Brings any packet to where it goes, of whose chain the first buffer has been taken.
+    /// Brings any packet to where it goes.
     #[inline(never)] // What most packets need stays in registers.
     fn forward_any<M: Transfer>(
         &mut self,
         memories: &[M; P],
         memory: &M,
         port: usize,
-        chain: (Chain, Option<Buffer>),
+        chain: &mut Chain,
         now: u64,
     ) -> Result<Option<Rest>, Violation>
     where
@@ -416,7 +420,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
     {
         let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(None) };
         let (accepts, longest) = (device.accepts, device.longest);
-        if self.frame.read_behind(memory, chain, &accepts, longest)?.is_err() {
+        if self.frame.read(memory, chain, &accepts, longest)?.is_err() {
             self.switch.count(port, |counters| counters.malformed += 1);
             return Ok(None);
         }

@@ -14,7 +14,7 @@ pub use cursor::Cursor;
 pub use segments::{Place, Segments, Span};
 
 use crate::memory::Memory;
-use crate::ring::{Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
+use crate::ring::{Buffer, DESCRIPTOR, Descriptor, Flags, Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
 use crate::rings::Rings;
 use crate::violation::Violation;
 
@@ -26,6 +26,16 @@ pub struct Turn {
     pub interrupt: bool,
     /// There is more to do, for which no notification comes: call again.
     pub again: bool,
+}
+
+/// What [`Queue::pop_one`] has taken.
+#[derive(Debug)]
+#[must_use = "a chain must be returned to the driver"]
+pub enum One {
+    /// A chain of one buffer.
+    Buffer(Token, Buffer),
+    /// A chain of more, or an indirect one: [`Queue::chain`] follows it.
+    Not(Token),
 }
 
 /// A queue, as its device sees it, which reaches it by [`Rings`]. All indexes grow and wrap at 2^16.
@@ -96,6 +106,42 @@ impl<R> Queue<R> {
     where
         R: Rings<M>,
     {
+        Ok(self.take(memory)?.map(|token| self.chain(token)))
+    }
+
+    /// [`Queue::pop`] where most chains have one buffer.
+    #[inline(always)] // On the path of every packet.
+    pub fn pop_one<M: Memory>(&mut self, memory: &M) -> Result<Option<One>, Violation>
+    where
+        R: Rings<M>,
+    {
+        let Some(token) = self.take(memory)? else { return Ok(None) };
+        let address = self.rings.descriptors().wrapping_add(DESCRIPTOR * u64::from(token.head));
+        let Descriptor { address, length, flags, .. } = Descriptor::read(memory, address)?;
+        if flags.intersects(Flags::NEXT.union(Flags::INDIRECT)) {
+            return Ok(Some(One::Not(token)));
+        }
+        if !memory.contains(address, length.into()) {
+            return Err(Violation::Outside(address));
+        }
+        Ok(Some(One::Buffer(token, Buffer { address, length, writable: flags.contains(Flags::WRITE) })))
+    }
+
+    /// The chain that was taken, from its beginning, whatever was read of it.
+    #[inline(always)] // As above.
+    pub fn chain<M: Memory>(&self, token: Token) -> Chain
+    where
+        R: Rings<M>,
+    {
+        Chain::new((self.rings.descriptors(), self.rings.size()), self.options, self.longest, token)
+    }
+
+    /// Takes the head of the next chain.
+    #[inline(always)] // As above.
+    fn take<M: Memory>(&mut self, memory: &M) -> Result<Option<Token>, Violation>
+    where
+        R: Rings<M>,
+    {
         if self.seen == self.next && !self.look(memory)? {
             return Ok(None);
         }
@@ -108,8 +154,7 @@ impl<R> Queue<R> {
             return Err(Violation::Head(head));
         }
         self.next = self.next.wrapping_add(1);
-        let token = Token { head, generation: self.generation };
-        Ok(Some(Chain::new((self.rings.descriptors(), self.rings.size()), self.options, self.longest, token)))
+        Ok(Some(Token { head, generation: self.generation }))
     }
 
     /// Gives back the chain that was taken last, as if it had not been taken. Several are given back in reverse. Nothing may have been

@@ -38,17 +38,6 @@ impl<const N: usize> Segments<N> {
     #[inline] // On the path of every request.
     pub fn gather<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
         let mut buffer = Buffer { address: 0, length: 0, writable: false };
-        self.collect(memory, chain, &mut buffer)
-    }
-
-    /// Adds a buffer, which may have no bytes, and those that are left of its chain.
-    #[inline(always)] // On the path of every request.
-    fn collect<M: Memory>(
-        &mut self,
-        memory: &M,
-        chain: &mut Chain,
-        buffer: &mut Buffer,
-    ) -> Result<(), Violation> {
         (self.readable, self.count) = (0, 0);
         let (mut readable_bytes, mut writable_bytes) = (0, 0);
         loop {
@@ -63,23 +52,12 @@ impl<const N: usize> Segments<N> {
                     self.readable = self.count;
                 }
             }
-            if !chain.step(memory, buffer)? {
+            if !chain.step(memory, &mut buffer)? {
                 break;
             }
         }
         (self.readable_bytes, self.writable_bytes) = (readable_bytes, writable_bytes);
         Ok(())
-    }
-
-    /// [`Segments::gather`] where the first buffer of the chain, if it has one, has been taken.
-    pub fn gather_behind<M: Memory>(
-        &mut self,
-        memory: &M,
-        mut chain: Chain,
-        first: Option<Buffer>,
-    ) -> Result<(), Violation> {
-        let mut buffer = first.unwrap_or(Buffer { address: 0, length: 0, writable: false });
-        self.collect(memory, &mut chain, &mut buffer)
     }
 
     /// One buffer, which the device reads.
