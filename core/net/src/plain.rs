@@ -96,9 +96,8 @@ impl Plain {
             }
             None => return Ok(false),
         };
-        to.write(target, &self.front).map_err(Violation::from)?;
         let rest = Span { address: address.wrapping_add(SHORT as u64), length: length - SHORT as u32 };
-        from.transfer(rest, to, target.wrapping_add(SHORT as u64))?;
+        from.transfer_behind(&self.front, rest, to, target)?;
         queue.complete(to, token, length)?;
         queue.show(to)?;
         Ok(true)
