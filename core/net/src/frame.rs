@@ -125,7 +125,8 @@ impl<const N: usize> Frame<N> {
         self.segments.set_one(*buffer);
         let (place, _) = self.front.split_at_mut(SHORT);
         place.copy_from_slice(front);
-        (self.place, self.head_length, self.open, self.gso) = (Place::behind_first(SHORT as u32), FIRST, None, None);
+        (self.place, self.head_length, self.open, self.gso) =
+            (Place::behind_first(SHORT as u32), FIRST, None, None);
         (self.header, self.length) = (NetworkHeader::PLAIN, plain.length());
     }
 

@@ -62,17 +62,7 @@ pub struct Queue<R = Layout> {
 impl<R> Queue<R> {
     /// Takes over a queue that the driver has enabled. A chain that has more than `longest` descriptors is refused.
     pub const fn new(rings: R, options: Options, longest: u32) -> Self {
-        Self {
-            rings,
-            options,
-            longest,
-            next: 0,
-            seen: 0,
-            used: 0,
-            shown: 0,
-            published: 0,
-            generation: 0,
-        }
+        Self { rings, options, longest, next: 0, seen: 0, used: 0, shown: 0, published: 0, generation: 0 }
     }
 
     /// Takes up a queue that an earlier life of the device has left at any instant: what is available and not used has not been done.
