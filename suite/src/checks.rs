@@ -76,19 +76,18 @@ const ON_ONE: [Entry; 3] = [
 ];
 
 /// The checks of each architecture in the long run.
-const LONG: [Entry; 4] = [
+const LONG: [Entry; 6] = [
     ("peers/others", peers::others),
+    ("linux/work", |layout, qemu, isa| in_linux(layout, qemu, isa, work::usual)),
+    ("linux/work-others", |layout, qemu, isa| in_linux(layout, qemu, isa, work::others)),
     ("bench/statistics-all", |layout, qemu, isa| benching::all_statistics(layout, qemu, isa).into()),
     ("bench/platforms", |layout, qemu, isa| benching::platforms(layout, qemu, isa).into()),
     ("package/for-others", |layout, qemu, isa| package::check_for_others(layout, qemu, isa).into()),
 ];
 
 /// The checks of one architecture alone in the long run.
-const LONG_OF_ONE: [(Isa, Entry); 7] = [
+const LONG_OF_ONE: [(Isa, Entry); 4] = [
     (Isa::Arm64, ("peers/disks", peers::disks)),
-    (Isa::Arm64, ("linux/work", |layout, qemu, isa| in_linux(layout, qemu, isa, work::usual))),
-    (Isa::Arm64, ("linux/work-others", |layout, qemu, isa| in_linux(layout, qemu, isa, work::others))),
-    (Isa::X86_64, ("linux/work", |layout, qemu, isa| in_linux(layout, qemu, isa, work::usual))),
     // Processor time, which is no count: what else the computer does shows in it.
     (Isa::Arm64, ("meter/slowdown", |layout, qemu, _| metering::slowdown(layout, qemu).into())),
     (

@@ -84,11 +84,14 @@ impl Control {
     }
 
     /// Whether the driver wants a packet, by its first bytes.
-    #[inline] // On the path of every packet.
+    #[inline(always)] // On the path of every packet.
     pub fn wants(&self, head: &[u8]) -> bool {
-        if self.promiscuous {
-            return true;
-        }
+        self.promiscuous || self.has_asked_for(head)
+    }
+
+    /// Whether a driver that does not want all packets wants this one.
+    #[inline(never)] // The packet's first bytes stay in registers above.
+    fn has_asked_for(&self, head: &[u8]) -> bool {
         let Some(to) = head.first_chunk::<6>() else { return false };
         if let [_, _, _, _, _, _, _, _, _, _, _, _, 0x81, 0, high, low, ..] = *head
             && self.some_vlans

@@ -10,6 +10,7 @@ use turnstile_virtio::memory::Memory;
 use turnstile_virtio::violation::Violation;
 
 use crate::packet::{FIRST, FRONT, HEAD, Packet, SHORT};
+use crate::plain::Plain;
 use crate::settings::{Accepts, SENDS, TAKES};
 
 /// How many packets a segment becomes at most, for a receiver that does not take segments.
@@ -18,7 +19,7 @@ pub const MOST_PACKETS: u32 = 128;
 const LONGEST_SEGMENT: u32 = 65535 + 18;
 
 /// A flag of the header: the checksum is open.
-const NEEDS_CHECKSUM: u8 = 1;
+pub(crate) const NEEDS_CHECKSUM: u8 = 1;
 const ECN: u8 = 0x80;
 const TCP4: u8 = 1;
 const TCP6: u8 = 4;
@@ -88,7 +89,6 @@ impl<const N: usize> Frame<N> {
     }
 
     /// Reads what a driver sends. Within the outer result is why the packet must be dropped, if it must; the chain is complete then.
-    #[inline] // On the path of every packet.
     pub fn read<M: Memory>(
         &mut self,
         memory: &M,
@@ -96,7 +96,7 @@ impl<const N: usize> Frame<N> {
         sender: &Accepts,
         longest: u32,
     ) -> Result<Result<(), Malformed>, Violation> {
-        self.segments.gather_one(memory, chain)?;
+        self.segments.gather(memory, chain)?;
         (self.place, self.head_length, self.open, self.gso) = (Place::START, 0, None, None);
         let length = self.segments.readable_bytes().saturating_sub(NetworkHeader::LENGTH as u64);
         if !(14..=u64::from(LONGEST_SEGMENT)).contains(&length) {
@@ -117,6 +117,17 @@ impl<const N: usize> Frame<N> {
             self.extend(memory)?;
         }
         Ok(self.check(sender).ok_or(Malformed::Offload))
+    }
+
+    /// Takes a packet that has been read.
+    pub fn set(&mut self, plain: &Plain) {
+        let Plain { front, buffer } = plain;
+        self.segments.set_one(*buffer);
+        let (place, _) = self.front.split_at_mut(SHORT);
+        place.copy_from_slice(front);
+        (self.place, self.head_length, self.open, self.gso) =
+            (Place::behind_first(SHORT as u32), FIRST, None, None);
+        (self.header, self.length) = (NetworkHeader::PLAIN, plain.length());
     }
 
     /// Reads the header and the first bytes, [`FIRST`] if there are so many.

@@ -6,6 +6,7 @@
 //! | [`transfer`] | the trait that copies from one guest's memory to another's |
 //! | [`settings`] | what the device announces, and what a driver accepts |
 //! | [`frame`] | a packet that a driver sends, checked |
+//! | [`plain`] | the same of most packets: one buffer, and nothing open |
 //! | [`packet`] | a packet between its sender and its receiver |
 //! | [`receive`] | puts a packet into a driver's buffers |
 //! | [`software`] | checksums and segments for drivers that do not take the offloads |
@@ -22,6 +23,7 @@ pub mod checksum;
 pub mod control;
 pub mod frame;
 pub mod packet;
+pub mod plain;
 pub mod receive;
 pub mod settings;
 pub mod software;

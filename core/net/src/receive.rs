@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Puts a packet into a driver's buffers (section 5.1.6.3).
 
-use turnstile_virtio::device::{Chain, Place, Queue, Span, Token};
+use turnstile_virtio::device::{Chain, One, Place, Queue, Span, Token};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
@@ -126,7 +126,7 @@ impl<const N: usize> Room<N> {
     }
 
     /// Takes chains until there is room; gives them back if there is not.
-    #[inline(always)] // On the path of every packet.
+    #[inline(always)] // Once above, where the queue stays in registers.
     fn take<M: Transfer, R: Rings<M>>(
         &mut self,
         queue: &mut Queue<R>,
@@ -134,80 +134,62 @@ impl<const N: usize> Room<N> {
         merge: bool,
         all: u64,
     ) -> Result<Delivery, Violation> {
-        let Some(mut chain) = queue.pop(to)? else { return Ok(Delivery::Full) };
-        let first = chain.next(to)?;
-        if let (Some(buffer), [span, ..], [slot, ..]) = (first, &mut self.spans[..], &mut self.chains[..])
-            && buffer.writable
-            && u64::from(buffer.length) >= all
-            && chain.is_at_end()
-        {
-            *span = Span { address: buffer.address, length: buffer.length };
-            *slot = Some((chain.finish(), buffer.length));
-            (self.count, self.chain_count, self.read) = (1, 1, self.read.wrapping_add(1));
-            return Ok(Delivery::Done);
-        }
-        self.take_more((queue, to), merge, all, (chain, first))
-    }
-
-    /// The same behind the first buffer of the first chain.
-    #[inline(never)]
-    fn take_more<M: Transfer, R: Rings<M>>(
-        &mut self,
-        (queue, to): (&mut Queue<R>, &M),
-        merge: bool,
-        all: u64,
-        first: (Chain, Option<Buffer>),
-    ) -> Result<Delivery, Violation> {
-        let (mut count, mut chain_count, mut room) = (0, 0, 0);
-        let mut first = Some(first);
+        (self.count, self.chain_count) = (0, 0);
+        let mut room = 0;
         while room < all {
-            let full = !merge && chain_count != 0 || chain_count == N;
-            let next = match first.take() {
-                Some(first) => Some(first),
-                None if full => None,
-                None => match queue.pop(to)? {
-                    Some(mut chain) => {
-                        let first = chain.next(to)?;
-                        Some((chain, first))
-                    }
-                    None => None,
-                },
-            };
-            let Some((mut chain, mut next)) = next else {
-                self.give_back(queue, chain_count);
+            let full = !merge && self.chain_count != 0 || self.chain_count == N;
+            let one = if full { None } else { queue.pop_one(to)? };
+            let Some(one) = one else {
+                self.give_back(queue);
                 return Ok(if full { Delivery::TooLong } else { Delivery::Full });
             };
-            let (mut bytes, mut read) = (0, 0);
-            while let Some(buffer) = next {
-                read += 1;
-                if buffer.writable && buffer.length != 0 {
-                    let Some(slot) = self.spans.get_mut(count) else {
-                        self.read = self.read.wrapping_add(read);
-                        queue.put_back(chain.finish());
-                        self.give_back(queue, chain_count);
-                        return Ok(Delivery::TooLong);
-                    };
-                    *slot = Span { address: buffer.address, length: buffer.length };
-                    count += 1;
-                    bytes += u64::from(buffer.length);
-                }
-                next = chain.next(to)?;
-            }
-            self.read = self.read.wrapping_add(read);
+            let (token, bytes) = match one {
+                One::Buffer(token, buffer) => (token, self.add(buffer)),
+                One::Not(token) => self.add_all(queue.chain(token), to)?,
+            };
+            let Some(bytes) = bytes else {
+                queue.put_back(token);
+                self.give_back(queue);
+                return Ok(Delivery::TooLong);
+            };
             room += bytes;
-            if let Some(slot) = self.chains.get_mut(chain_count) {
-                *slot = Some((chain.finish(), u32::try_from(bytes).unwrap_or(u32::MAX)));
-                chain_count += 1;
+            if let Some(slot) = self.chains.get_mut(self.chain_count) {
+                *slot = Some((token, u32::try_from(bytes).unwrap_or(u32::MAX)));
+                self.chain_count += 1;
             }
         }
-        (self.count, self.chain_count) = (count, chain_count);
         Ok(Delivery::Done)
+    }
+
+    /// Takes a buffer. Returns how many bytes of it are of use; `None` if there are too many buffers.
+    #[inline(always)] // On the path of every buffer.
+    fn add(&mut self, buffer: Buffer) -> Option<u64> {
+        self.read = self.read.wrapping_add(1);
+        if !buffer.writable || buffer.length == 0 {
+            return Some(0);
+        }
+        *self.spans.get_mut(self.count)? = Span { address: buffer.address, length: buffer.length };
+        self.count += 1;
+        Some(buffer.length.into())
+    }
+
+    /// Takes all buffers of a chain.
+    #[inline(never)] // Most chains have one.
+    fn add_all<M: Memory>(&mut self, mut chain: Chain, to: &M) -> Result<(Token, Option<u64>), Violation> {
+        let mut bytes = 0;
+        while let Some(buffer) = chain.next(to)? {
+            match self.add(buffer) {
+                Some(more) => bytes += more,
+                None => return Ok((chain.finish(), None)),
+            }
+        }
+        Ok((chain.finish(), Some(bytes)))
     }
 
     /// Gives all chains back, the last one first.
     #[cold]
-    fn give_back<R>(&mut self, queue: &mut Queue<R>, count: usize) {
-        let chains = self.chains.get_mut(..count).unwrap_or_default();
+    fn give_back<R>(&mut self, queue: &mut Queue<R>) {
+        let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
         chains.iter_mut().rev().filter_map(Option::take).for_each(|(token, _)| queue.put_back(token));
     }
 

@@ -8,11 +8,12 @@
 
 use turnstile_net::control::{Control, Limits};
 use turnstile_net::frame::Frame;
+use turnstile_net::plain::{ENDS, Plain};
 use turnstile_net::receive::{Broken, Delivery, Room};
 use turnstile_net::settings::Accepts;
 use turnstile_net::software;
 use turnstile_net::transfer::Transfer;
-use turnstile_virtio::device::Queue;
+use turnstile_virtio::device::{Chain, One, Queue};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::{Layout, Options};
 use turnstile_virtio::rings::Rings;
@@ -57,6 +58,22 @@ impl<const Q: usize, R> Device<Q, R> {
         let patience = Patience::NEW;
         Self { control, accepts, longest, receive, patience, unasked: 0, owed: 0 }
     }
+
+    /// One of its pairs has received something.
+    #[inline(always)] // A few instructions.
+    fn delivered(&mut self, pair: usize, now: u64) {
+        self.patience.taken(now);
+        self.unasked |= 1 << pair;
+    }
+}
+
+/// Where the last packet of a call went. The next one of the same port goes there, too, if it has the same ends: nothing that decides about it changes
+/// within a call but what a limited port may send.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// Addresses, and the tag behind them.
+    ends: [u8; ENDS],
+    to: usize,
 }
 
 /// Why [`Relay::pump`] has returned.
@@ -282,8 +299,8 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         let Some(device) = self.devices.get(port).and_then(Option::as_ref) else {
             return Ok((Rest::Idle, false));
         };
-        let (accepts, longest) = (device.accepts, device.longest);
-        let (mut left, mut interrupt) = (most, false);
+        let longest = device.longest;
+        let (mut left, mut interrupt, mut last) = (most, false, None);
         self.cost = 0;
         queue.suppress(memory)?;
         loop {
@@ -292,20 +309,25 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     break Rest::Spent;
                 };
                 left = fewer;
-                let Some(mut chain) = queue.pop(memory)? else { break Rest::Idle };
-                let read = self.frame.read(memory, &mut chain, &accepts, longest)?;
-                let rest = match read {
-                    Ok(()) => self.forward(memories, memory, port, now)?,
-                    Err(_) => {
-                        self.switch.count(port, |counters| counters.malformed += 1);
-                        None
+                let (plain, token) = match queue.pop_one(memory)? {
+                    Some(One::Buffer(token, buffer)) => (Plain::read(memory, buffer, longest)?, token),
+                    Some(One::Not(token)) => (None, token),
+                    None => break Rest::Idle,
+                };
+                let (rest, token) = match plain {
+                    Some(plain) => {
+                        (self.forward_plain(memories, memory, (port, &mut last), &plain, now)?, token)
+                    }
+                    None => {
+                        let mut chain = queue.chain(token);
+                        (self.forward_any(memories, memory, port, &mut chain, now)?, chain.finish())
                     }
                 };
                 if let Some(rest) = rest {
-                    queue.put_back(chain.finish());
+                    queue.put_back(token);
                     break rest;
                 }
-                queue.complete(memory, chain.finish(), 0)?;
+                queue.complete(memory, token, 0)?;
                 queue.show(memory)?;
             };
             interrupt |= queue.publish(memory)?;
@@ -315,10 +337,102 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         }
     }
 
-    /// Brings the frame to where it goes. Returns why it must wait, if it must: then nobody has it. An error is the sender's.
-    #[inline] // On the path of every packet.
-    fn forward<M: Transfer>(
+    /// Brings a packet to where it goes. Returns why it must wait, if it must: then nobody has it. An error is the sender's.
+    #[inline(always)] // On the path of every packet.
+    fn forward_plain<M: Transfer>(
         &mut self,
+        memories: &[M; P],
+        memory: &M,
+        (port, last): (usize, &mut Option<Last>),
+        plain: &Plain,
+        now: u64,
+    ) -> Result<Option<Rest>, Violation>
+    where
+        R: Rings<M>,
+    {
+        let to = match last {
+            Some(Last { ends, to }) if ends == plain.ends() => *to,
+            _ => match self.switch.judge(port, plain.head(), now) {
+                Verdict::To(ports) if ports.is_power_of_two() => {
+                    let to = ports.trailing_zeros() as usize;
+                    *last = (!self.switch.is_limited(port)).then(|| Last { ends: *plain.ends(), to });
+                    to
+                }
+                verdict => {
+                    self.frame.set(plain);
+                    return self.follow(verdict, memories, memory, port, now);
+                }
+            },
+        };
+        if self.hand_over(memories, memory, to, plain, now)? {
+            self.switch.sent(port, plain.length(), now);
+            return Ok(None);
+        }
+        self.frame.set(plain);
+        self.follow(Verdict::To(1 << to), memories, memory, port, now)
+    }
+
+    /// Brings a packet to a port whose driver takes it as it is, into one buffer. False if that is not so: then nothing has happened.
+    #[inline(always)] // On the path of every packet.
+    fn hand_over<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        from: &M,
+        port: usize,
+        plain: &Plain,
+        now: u64,
+    ) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
+        let device = self.devices.get_mut(port).and_then(Option::as_mut);
+        let (Some(device), Some(memory)) = (device, memories.get(port)) else { return Ok(false) };
+        if device.control.pairs > 1 || !device.control.wants(plain.head()) {
+            return Ok(false);
+        }
+        let Some(queue) = device.receive.first_mut().and_then(Option::as_mut) else { return Ok(false) };
+        match plain.deliver((queue, memory), from) {
+            Ok(false) => return Ok(false),
+            Ok(true) => {
+                self.cost += u64::from(plain.length()) + DESCRIPTOR;
+                self.touched |= 1 << port;
+                device.delivered(0, now);
+                self.switch.received(port, plain.length());
+            }
+            Err(Broken::Sender(violation)) => return Err(violation),
+            Err(Broken::Receiver(_)) => self.put_out(port),
+        }
+        Ok(true)
+    }
+
+    /// Brings any packet to where it goes.
+    #[inline(never)] // What most packets need stays in registers.
+    fn forward_any<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        memory: &M,
+        port: usize,
+        chain: &mut Chain,
+        now: u64,
+    ) -> Result<Option<Rest>, Violation>
+    where
+        R: Rings<M>,
+    {
+        let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(None) };
+        let (accepts, longest) = (device.accepts, device.longest);
+        if self.frame.read(memory, chain, &accepts, longest)?.is_err() {
+            self.switch.count(port, |counters| counters.malformed += 1);
+            return Ok(None);
+        }
+        let verdict = self.switch.judge(port, self.frame.head(), now);
+        self.follow(verdict, memories, memory, port, now)
+    }
+
+    /// Does with the frame what was decided.
+    #[inline(never)] // As above.
+    fn follow<M: Transfer>(
+        &mut self,
+        verdict: Verdict,
         memories: &[M; P],
         memory: &M,
         port: usize,
@@ -327,7 +441,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
     where
         R: Rings<M>,
     {
-        let add: fn(&mut Counters) = match self.switch.judge(port, self.frame.head(), now) {
+        let add: fn(&mut Counters) = match verdict {
             Verdict::Wait(nanoseconds) => return Ok(Some(Rest::Wait(nanoseconds))),
             Verdict::To(0) => |counters| counters.unwanted += 1,
             Verdict::To(ports) => {
@@ -355,7 +469,6 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
     }
 
     /// Brings the frame to a port. Returns for how many nanoseconds it may wait there for buffers; 0 if it has gone, or is lost.
-    #[inline] // On the path of every packet.
     fn deliver<M: Transfer>(
         &mut self,
         (port, memory): (usize, &M),
@@ -388,8 +501,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         self.cost += u64::from(frame.length()) + DESCRIPTOR * u64::from(self.room.take_read());
         match delivery {
             Ok(Delivery::Done) => {
-                device.patience.taken(now);
-                device.unasked |= 1 << pair;
+                device.delivered(pair, now);
                 self.touched |= 1 << port;
                 self.switch.received(port, frame.length());
             }
@@ -402,12 +514,17 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
             }
             Ok(Delivery::TooLong) => self.switch.count(port, |counters| counters.overrun += 1),
             Err(Broken::Sender(violation)) => return Err(violation),
-            Err(Broken::Receiver(_)) => {
-                self.broken |= 1 << port;
-                self.devices.iter_mut().skip(port).take(1).for_each(|device| *device = None);
-            }
+            Err(Broken::Receiver(_)) => self.put_out(port),
         }
         Ok(0)
+    }
+
+    /// A receiver has broken a rule.
+    #[cold]
+    #[inline(never)]
+    fn put_out(&mut self, port: usize) {
+        self.broken |= 1 << port;
+        self.devices.iter_mut().skip(port).take(1).for_each(|device| *device = None);
     }
 }
 

@@ -80,7 +80,7 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
 
     /// Where a packet with these first bytes goes that comes from a port. It is not counted and not paid for: that is [`Switch::sent`]. Its
     /// source is learned.
-    #[inline] // On the path of every packet.
+    #[inline(always)] // On the path of every packet.
     pub fn judge(&mut self, number: usize, head: &[u8], now: u64) -> Verdict {
         let Some(port) = self.ports.get(number).filter(|port| port.is_up) else { return Verdict::To(0) };
         let Some(Ends { to, from }) = Ends::read(head) else { return Verdict::Malformed };
@@ -130,6 +130,12 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
         if let Some(rate) = &mut port.rules.rate {
             rate.pay(now, bytes);
         }
+    }
+
+    /// Says whether a port may send only so much.
+    #[inline] // On the path of every packet.
+    pub(crate) fn is_limited(&self, number: usize) -> bool {
+        self.ports.get(number).is_some_and(|port| port.rules.rate.is_some())
     }
 
     /// Says whether a port waits for no receiver.

@@ -45,7 +45,7 @@ impl<const P: usize, const SETS: usize> Table<P, SETS> {
     }
 
     /// The port behind which an address is, if that is known.
-    #[inline] // On the path of every packet.
+    #[inline(always)] // On the path of every packet.
     pub fn find(&self, address: Address, now: u64) -> Option<usize> {
         let set = self.sets.get(Self::set(address))?;
         let found = set.iter().find(|entry| entry.address == address && entry.address.mac() != 0)?;
@@ -53,7 +53,7 @@ impl<const P: usize, const SETS: usize> Table<P, SETS> {
     }
 
     /// An address was seen behind a port. False if it is not known to be there.
-    #[inline] // On the path of every packet.
+    #[inline(always)] // On the path of every packet.
     pub fn renew(&mut self, address: Address, port: usize, now: u64) -> bool {
         let age = self.age;
         let Some(set) = self.sets.get_mut(Self::set(address)) else { return false };

@@ -190,7 +190,7 @@ impl VcpuGic {
             && word.has(Flag::Group1) == lr.group1
             && word.has(Flag::Enabled)
             && !word.level()
-            && cx.vgic.route(word) == Some(self.index)
+            && (word.destination() == self.home || cx.vgic.route(word) == Some(self.index))
             && cx.vif.read_lr(n) == LrState::Invalid;
         is_as_it_was.then_some((n, word))
     }

@@ -116,6 +116,16 @@ impl SpiWord {
         self.0 as u32
     }
 
+    /// Returns what says where it goes with a GICv3: the affinity, unless it may go to any vCPU.
+    pub(crate) const fn destination(self) -> u64 {
+        self.0 & (Flag::AnyVcpu as u64 | 0xffff_ffff)
+    }
+
+    /// Returns what [`Self::destination`] is of what goes to the vCPU with this affinity, as in `MPIDR_EL1`, alone.
+    pub(crate) const fn destination_of(mpidr: u64) -> u64 {
+        Self(0).with_router(mpidr & 0xff_00ff_ffff).destination()
+    }
+
     /// Returns the value of `GICD_IROUTER<n>`.
     pub(crate) const fn router(self) -> u64 {
         let any = if self.has(Flag::AnyVcpu) { 1 << 31 } else { 0 };

@@ -10,6 +10,7 @@
 use crate::bits::IntidSet;
 use crate::hardware::{Backing, ListRegister, LrState, Maintenance, VirtualInterface};
 use crate::registers::gicr;
+use crate::spi::SpiWord;
 use crate::{MAX_LIST_REGISTERS, Model, Vgic};
 
 /// Marks an INTID that is in no list register.
@@ -120,12 +121,16 @@ pub struct VcpuGic {
     pub(crate) outside: IntidSet,
     acknowledges: u32,
     encode: Encode,
+    /// What the words of SPIs say that go to this vCPU alone ([`SpiWord::destination`]). No word says that of a GICv2.
+    pub(crate) home: u64,
     /// Orders active interrupts: lower is deactivated earlier. See [`Self::acknowledged`].
     pub(crate) active_key: [u32; 1024],
 }
 
 /// In [`VcpuGic::open`]: [`VcpuGic::outside`] has changed since the planner last looked.
 pub(crate) const UNSETTLED: u32 = 1;
+/// A destination that no SPI has.
+const NOWHERE: u64 = u64::MAX;
 /// In [`VcpuGic::open`]: the PPIs.
 const PPIS: u32 = 0xffff_0000;
 
@@ -190,6 +195,7 @@ impl VcpuGic {
             active_key: [NEVER_ACKNOWLEDGED; 1024],
             acknowledges: 0,
             encode,
+            home: if gicv2 { NOWHERE } else { vgic.mpidr(index).map_or(NOWHERE, SpiWord::destination_of) },
         };
         gic.reset_registers(vgic);
         gic

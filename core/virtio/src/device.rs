@@ -14,7 +14,7 @@ pub use cursor::Cursor;
 pub use segments::{Place, Segments, Span};
 
 use crate::memory::Memory;
-use crate::ring::{Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
+use crate::ring::{Buffer, DESCRIPTOR, Descriptor, Flags, Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
 use crate::rings::Rings;
 use crate::violation::Violation;
 
@@ -26,6 +26,16 @@ pub struct Turn {
     pub interrupt: bool,
     /// There is more to do, for which no notification comes: call again.
     pub again: bool,
+}
+
+/// What [`Queue::pop_one`] has taken.
+#[derive(Debug)]
+#[must_use = "a chain must be returned to the driver"]
+pub enum One {
+    /// A chain of one buffer.
+    Buffer(Token, Buffer),
+    /// A chain of more, or an indirect one: [`Queue::chain`] follows it.
+    Not(Token),
 }
 
 /// A queue, as its device sees it, which reaches it by [`Rings`]. All indexes grow and wrap at 2^16.
@@ -45,8 +55,6 @@ pub struct Queue<R = Layout> {
     shown: u16,
     /// The used index up to which it was decided whether the driver wants an interrupt.
     published: u16,
-    /// Chains that were taken and not completed.
-    in_flight: u16,
     /// Which life of the queue this is: tokens of an earlier one are worth nothing.
     generation: u32,
 }
@@ -54,18 +62,7 @@ pub struct Queue<R = Layout> {
 impl<R> Queue<R> {
     /// Takes over a queue that the driver has enabled. A chain that has more than `longest` descriptors is refused.
     pub const fn new(rings: R, options: Options, longest: u32) -> Self {
-        Self {
-            rings,
-            options,
-            longest,
-            next: 0,
-            seen: 0,
-            used: 0,
-            shown: 0,
-            published: 0,
-            in_flight: 0,
-            generation: 0,
-        }
+        Self { rings, options, longest, next: 0, seen: 0, used: 0, shown: 0, published: 0, generation: 0 }
     }
 
     /// Takes up a queue that an earlier life of the device has left at any instant: what is available and not used has not been done.
@@ -87,8 +84,10 @@ impl<R> Queue<R> {
     }
 
     /// How many chains were taken and not completed.
+    #[inline(always)] // On the path of every buffer.
     pub const fn in_flight(&self) -> u16 {
-        self.in_flight
+        // Both grow by one for each chain; one that is given back was not taken.
+        self.next.wrapping_sub(self.used)
     }
 
     /// Takes the next chain that the driver has offered. `None` if there is none now.
@@ -97,11 +96,47 @@ impl<R> Queue<R> {
     where
         R: Rings<M>,
     {
+        Ok(self.take(memory)?.map(|token| self.chain(token)))
+    }
+
+    /// [`Queue::pop`] where most chains have one buffer.
+    #[inline(always)] // On the path of every packet.
+    pub fn pop_one<M: Memory>(&mut self, memory: &M) -> Result<Option<One>, Violation>
+    where
+        R: Rings<M>,
+    {
+        let Some(token) = self.take(memory)? else { return Ok(None) };
+        let address = self.rings.descriptors().wrapping_add(DESCRIPTOR * u64::from(token.head));
+        let Descriptor { address, length, flags, .. } = Descriptor::read(memory, address)?;
+        if flags.intersects(Flags::NEXT.union(Flags::INDIRECT)) {
+            return Ok(Some(One::Not(token)));
+        }
+        if !memory.contains(address, length.into()) {
+            return Err(Violation::Outside(address));
+        }
+        Ok(Some(One::Buffer(token, Buffer { address, length, writable: flags.contains(Flags::WRITE) })))
+    }
+
+    /// The chain that was taken, from its beginning, whatever was read of it.
+    #[inline(always)] // As above.
+    pub fn chain<M: Memory>(&self, token: Token) -> Chain
+    where
+        R: Rings<M>,
+    {
+        Chain::new((self.rings.descriptors(), self.rings.size()), self.options, self.longest, token)
+    }
+
+    /// Takes the head of the next chain.
+    #[inline(always)] // As above.
+    fn take<M: Memory>(&mut self, memory: &M) -> Result<Option<Token>, Violation>
+    where
+        R: Rings<M>,
+    {
         if self.seen == self.next && !self.look(memory)? {
             return Ok(None);
         }
         // An honest driver has no descriptor left for another chain.
-        if self.in_flight >= self.rings.size() {
+        if self.in_flight() >= self.rings.size() {
             return Err(Violation::TooMany);
         }
         let head = self.rings.available(memory, self.next)?;
@@ -109,9 +144,7 @@ impl<R> Queue<R> {
             return Err(Violation::Head(head));
         }
         self.next = self.next.wrapping_add(1);
-        self.in_flight += 1;
-        let token = Token { head, generation: self.generation };
-        Ok(Some(Chain::new((self.rings.descriptors(), self.rings.size()), self.options, self.longest, token)))
+        Ok(Some(Token { head, generation: self.generation }))
     }
 
     /// Gives back the chain that was taken last, as if it had not been taken. Several are given back in reverse. Nothing may have been
@@ -120,7 +153,6 @@ impl<R> Queue<R> {
     pub fn put_back(&mut self, token: Token) {
         if token.generation == self.generation {
             self.next = self.next.wrapping_sub(1);
-            self.in_flight = self.in_flight.saturating_sub(1);
         }
     }
 
@@ -152,7 +184,6 @@ impl<R> Queue<R> {
         let entry = u64::from(token.head) | u64::from(written) << 32;
         self.rings.write_used(memory, self.used, entry)?;
         self.used = self.used.wrapping_add(1);
-        self.in_flight = self.in_flight.saturating_sub(1);
         Ok(())
     }
 

@@ -27,4 +27,11 @@ pub trait Transfer: Memory + Sized {
         }
         Ok(())
     }
+
+    /// Writes a few bytes to `address` of the other memory, and copies bytes behind them.
+    #[inline] // On the path of every packet.
+    fn transfer_behind(&self, front: &[u8], from: Span, to: &Self, address: u64) -> Result<(), End> {
+        to.write(address, front).map_err(End::To)?;
+        self.transfer(from, to, address.wrapping_add(front.len() as u64))
+    }
 }

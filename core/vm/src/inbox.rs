@@ -25,8 +25,11 @@ impl<const N: usize> Default for Inbox<N> {
 }
 
 impl<const N: usize> Inbox<N> {
+    const FITS: () = assert!(N <= u32::BITS as usize, "a set of words has a bit each");
+
     /// Makes an empty inbox.
     pub fn new() -> Self {
+        let () = Self::FITS;
         Self { words: core::array::from_fn(|_| AtomicU32::new(0)) }
     }
 
@@ -46,12 +49,15 @@ impl<const N: usize> Inbox<N> {
     // Inlined: called in one place, and `deliver` is small.
     #[inline]
     pub fn drain(&self, mut deliver: impl FnMut(u32)) {
-        for (at, word) in (0u32..).zip(&self.words) {
-            // Relaxed: what this misses was posted after the reason was taken, so another reason follows. An
-            // empty word is not written, and its cache line stays shared with the posters.
-            if word.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
+        // Which words have something, before any is taken: what `deliver` needs in registers has nothing to wait for.
+        // Relaxed: what this misses was posted after the reason was taken, so another reason follows. An
+        // empty word is not written, and its cache line stays shared with the posters.
+        let has = |(at, word): (u32, &AtomicU32)| u32::from(word.load(Ordering::Relaxed) != 0) << at;
+        let mut words = (0..u32::BITS).zip(&self.words).map(has).fold(0, |words, word| words | word);
+        while words != 0 {
+            let at = words.trailing_zeros();
+            words &= words - 1;
+            let Some(word) = self.words.get(at as usize) else { break };
             let mut posted = word.swap(0, Ordering::Acquire);
             while posted != 0 {
                 deliver(at * 32 + posted.trailing_zeros());

@@ -140,17 +140,30 @@ impl Memory for GuestMemory {
 }
 
 impl Transfer for GuestMemory {
-    #[inline] // On the path of every packet.
+    #[inline(always)] // On the path of every packet.
     fn transfer(&self, from: Span, to: &Self, address: u64) -> Result<(), End> {
-        let length = u64::from(from.length);
+        self.transfer_behind(&[], from, to, address)
+    }
+
+    #[inline(always)] // As above.
+    fn transfer_behind(&self, front: &[u8], from: Span, to: &Self, address: u64) -> Result<(), End> {
+        let (few, length) = (front.len() as u64, u64::from(from.length));
         let source = self.find(from.address, length).map_err(End::From)?;
-        let target = to.find(address, length).map_err(End::To)?;
+        let target = to.find(address, few + length).map_err(End::To)?;
         // No two members share memory, but one may be at both ends.
-        if source.abs_diff(target) < length {
+        if source.abs_diff(target + few) < length {
             return Err(End::To(Outside { address }));
         }
-        // SAFETY: found above: mapped, readable and writable, while the service runs; the bytes do not overlap.
-        unsafe { copy(target as usize, source as usize, from.length as usize) };
+        let behind = (target + few) as usize;
+        // SAFETY: found above: mapped, readable and writable, while the service runs; the bytes that are copied do not overlap. The first ones are the
+        // caller's, and nobody writes them.
+        unsafe {
+            match front.len() {
+                ..=FEW => write_few(target as usize, front),
+                length => copy(target as usize, front.as_ptr().expose_provenance(), length),
+            }
+            copy(behind, source as usize, from.length as usize);
+        }
         Ok(())
     }
 }

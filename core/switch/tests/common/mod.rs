@@ -26,6 +26,8 @@ pub struct Vm {
     pub buffer: u32,
     /// In how many pieces they are at most.
     pub pieces: u64,
+    /// What it sends and receives lies in one buffer, without a table.
+    pub simple: bool,
     /// Packets on their way: of a merged one, so many buffers are to come.
     partial: (Vec<u8>, u16, Vec<u8>),
     pub got: VecDeque<(NetworkHeader, Vec<u8>)>,
@@ -55,6 +57,7 @@ impl Vm {
             accepts,
             buffer,
             pieces: 3,
+            simple: false,
             partial: (Vec::new(), 0, Vec::new()),
             got: VecDeque::new(),
         }
@@ -67,11 +70,8 @@ impl Vm {
     /// Offers as many buffers as there is room for, up to `most`.
     pub fn refill(&mut self, ram: &Ram, random: &mut Random, most: u64) {
         for _ in 0..most {
-            let request = Request {
-                writable: random.cut(self.buffer, self.pieces),
-                indirect: true,
-                ..Request::default()
-            };
+            let writable = if self.simple { vec![self.buffer] } else { random.cut(self.buffer, self.pieces) };
+            let request = Request { writable, indirect: !self.simple, ..Request::default() };
             if self.receive.ask(ram, &request).is_none() {
                 break;
             }
@@ -82,10 +82,10 @@ impl Vm {
     pub fn send(&mut self, ram: &Ram, random: &mut Random, header: NetworkHeader, bytes: &[u8]) -> bool {
         let mut readable = header.to_bytes().to_vec();
         readable.extend(bytes);
-        let readable_cuts = random.cut(readable.len() as u32, 6);
-        self.send
-            .ask(ram, &Request { readable, readable_cuts, writable: vec![], indirect: random.below(2) == 0 })
-            .is_some()
+        let length = readable.len() as u32;
+        let readable_cuts = if self.simple { vec![length] } else { random.cut(length, 6) };
+        let indirect = !self.simple && random.below(2) == 0;
+        self.send.ask(ram, &Request { readable, readable_cuts, writable: vec![], indirect }).is_some()
     }
 
     /// Takes what has come. Returns how many packets it had sent are done.

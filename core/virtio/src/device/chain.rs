@@ -148,14 +148,6 @@ impl Chain {
         self.next.is_none()
     }
 
-    /// The rest of the chain, as a value of its own; this one is at its end, and is what is to be returned. So this one can stay in registers
-    /// where most chains have one buffer.
-    #[inline(always)] // A few moves.
-    pub(super) fn split(&mut self) -> Self {
-        let Token { head, generation } = self.token;
-        Self { token: Token { head, generation }, next: self.next.take(), ..*self }
-    }
-
     /// Ends with the chain, read to its end or not: what remains is to return it.
     pub fn finish(self) -> Token {
         self.token

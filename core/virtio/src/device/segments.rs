@@ -38,17 +38,6 @@ impl<const N: usize> Segments<N> {
     #[inline] // On the path of every request.
     pub fn gather<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
         let mut buffer = Buffer { address: 0, length: 0, writable: false };
-        self.collect(memory, chain, &mut buffer)
-    }
-
-    /// Adds a buffer, which may have no bytes, and those that are left of its chain.
-    #[inline(always)] // On the path of every request.
-    fn collect<M: Memory>(
-        &mut self,
-        memory: &M,
-        chain: &mut Chain,
-        buffer: &mut Buffer,
-    ) -> Result<(), Violation> {
         (self.readable, self.count) = (0, 0);
         let (mut readable_bytes, mut writable_bytes) = (0, 0);
         loop {
@@ -63,7 +52,7 @@ impl<const N: usize> Segments<N> {
                     self.readable = self.count;
                 }
             }
-            if !chain.step(memory, buffer)? {
+            if !chain.step(memory, &mut buffer)? {
                 break;
             }
         }
@@ -71,31 +60,12 @@ impl<const N: usize> Segments<N> {
         Ok(())
     }
 
-    /// [`Segments::gather`] where most chains have one buffer, which the device reads.
-    #[inline(always)] // On the path of every packet.
-    pub fn gather_one<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
-        (self.readable, self.count) = (0, 0);
-        let mut buffer = Buffer { address: 0, length: 0, writable: false };
-        let is_one = chain.step(memory, &mut buffer)? && chain.is_at_end();
-        let Some(slot) = self.spans.first_mut() else { return Err(Violation::Long) };
-        if !is_one || buffer.writable || buffer.length == 0 {
-            return self.gather_more(memory, chain.split(), buffer);
-        }
-        *slot = Span { address: buffer.address, length: buffer.length };
+    /// One buffer, which the device reads.
+    pub const fn set_one(&mut self, span: Span) {
+        let [slot, ..] = self.spans.as_mut_slice() else { return };
+        *slot = span;
         (self.readable, self.count) = (1, 1);
-        (self.readable_bytes, self.writable_bytes) = (buffer.length.into(), 0);
-        Ok(())
-    }
-
-    /// The same behind the first buffer.
-    #[inline(never)]
-    fn gather_more<M: Memory>(
-        &mut self,
-        memory: &M,
-        mut chain: Chain,
-        mut first: Buffer,
-    ) -> Result<(), Violation> {
-        self.collect(memory, &mut chain, &mut first)
+        (self.readable_bytes, self.writable_bytes) = (span.length as u64, 0);
     }
 
     /// What the device reads.
