@@ -35,9 +35,10 @@ pub fn scenarios() -> Vec<Scenario> {
         killed("drives/killed-virtio", "virtio0"),
     ];
     let long = long.iter().flat_map(Scenario::on_all).map(Scenario::long);
+    let own_cpu = own_cpu().on_all().map(Scenario::long);
     let refused =
         [no_controller(Isa::Arm64, "nvme0", NO_NVME), no_controller(Isa::X86_64, "virtio0", NO_VIRTIO)];
-    kept.chain(long).chain(refused).collect()
+    kept.chain(long).chain(own_cpu).chain(refused).collect()
 }
 
 /// A Linux with a partition of a disk behind this controller, and the script that it runs. An emulator that others keep from running is not to
@@ -94,6 +95,13 @@ fn kept(name: &str, device: &str) -> Scenario {
         has_image(record)?;
         was_killed(record)
     })
+}
+
+/// The same with one CPU that runs both disks, which the controller interrupts.
+fn own_cpu() -> Scenario {
+    let scenario = kept("drives/own-cpu", "nvme0");
+    let config = scenario.config.replace("time-limit = \"1s\"\n", "time-limit = \"1s\"\ncpus = [1]\n");
+    scenario.with_config(config)
 }
 
 /// The power is lost again and again behind a flush.

@@ -39,6 +39,7 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.push(bare(Isa::Power64, "networks/bare-xics", "", "interrupts = \"xics\""));
     scenarios.push(own_cpu(Isa::Arm64));
     scenarios.push(own_cpu(Isa::Power64).long());
+    scenarios.push(own_cpu(Isa::X86_64));
     scenarios
 }
 

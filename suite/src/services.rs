@@ -7,6 +7,7 @@ use turnstile_exitstat::Reason;
 use turnstile_link::{Command, StopReason};
 
 use super::scenario::{Record, Scenario, Step, guest, linux};
+use super::shares::shared;
 use super::{mitigations, programs};
 
 /// The console of the VM of this name is a service. An emulator that others keep from running is not to be taken for a service
@@ -182,20 +183,43 @@ fn worked(record: &Record) -> Result<(), String> {
 const OWN_CPU: &str = "cpus = [3]\n";
 
 /// Services that have CPUs of their own: killed while they work, over restarts; killed as a console, which answers accesses; one that does
-/// whatever it must not do, also for longer than it may; one whose VM is paused.
-fn own_cpus(isa: Isa) -> [Scenario; 4] {
+/// whatever it must not do, also for longer than it may; one whose VM is paused; one whose VM shares its CPU with a real-time one.
+fn own_cpus(isa: Isa) -> [Scenario; 5] {
     let echo = guest("echo", "echo", memory(isa), "") + &console("echo") + OWN_CPU;
     [
         on_own_cpu(isa, "services/own-cpu"),
         killed(isa, "services/own-cpu-console", echo),
         misbehaves(isa, "services/own-cpu-misbehave", "", OWN_CPU),
         paused(isa),
+        realtime(isa),
     ]
 }
 
 /// [`works`] with few kills, on a CPU of its own.
 pub fn on_own_cpu(isa: Isa, name: &str) -> Scenario {
     works(isa, name, 20, OWN_CPU)
+}
+
+/// A real-time vCPU wakes on time beside one that rings for its service, which has a CPU of its own, again and again.
+fn realtime(isa: Isa) -> Scenario {
+    let config = shared("bell", "ringer", memory(isa), "[0]", "")
+        + BELL
+        + OWN_CPU
+        + "beside-realtime = true\n"
+        + &shared("beacon", "beacon", memory(isa), "[0]", "realtime = 1\ncmdline = \"count=15 limit=200\"");
+    let steps = vec![
+        Step::Expect(1, "@done beacons="),
+        Step::Stopped(1, StopReason::PowerOff),
+        Step::Expect(0, "@work "),
+        Step::Tell(Command::Stop { vm: 0 }),
+        Step::Stopped(0, StopReason::Killed),
+    ];
+    let scenario = Scenario::at(isa, "services/own-cpu-realtime", config, steps).counted().limit(300);
+    scenario.judge(|record| match record.console(1).contains(" errors=0") {
+        true if !record.console(0).contains("@error") => Ok(()),
+        true => Err("the guest found what it must not".to_owned()),
+        false => Err("a timer was late".to_owned()),
+    })
 }
 
 /// The VM of a service with a CPU of its own is paused and goes on, again and again: it loses nothing.

@@ -28,6 +28,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let [arm64, others @ ..] = intel(outside("uplinks/e1000e")).on_all();
     scenarios.extend([arm64].into_iter().chain(others.map(Scenario::long)));
     scenarios.extend(intel(killed("uplinks/e1000e-killed", 100)).on_all().map(Scenario::long));
+    scenarios.extend(own_cpu().on_all().map(Scenario::long));
     let gicv2 = outside("uplinks/gicv2").with_config(format!("[machine]\ngic = 2\n\n{}", config()));
     let nvhe = outside("uplinks/nvhe").prepare(|boot, folder| {
         boot.append.push_str(" mode=nvhe");
@@ -54,6 +55,11 @@ const LAN: &str = "[[network]]\nname = \"lan\"\nuplink = \"net0\"\ntrusted = tru
 /// The same with another card.
 fn intel(scenario: Scenario) -> Scenario {
     scenario.with_config(config() + "card = \"e1000e\"\n")
+}
+
+/// The same on a network that has a CPU of its own, which the card interrupts.
+fn own_cpu() -> Scenario {
+    outside("uplinks/own-cpu").with_config(config() + "cpus = [2]\n")
 }
 
 /// Behind the card is what gives back what it gets, and nothing else.

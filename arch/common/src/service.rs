@@ -347,8 +347,12 @@ impl<S: Space> Service<S> {
         })
     }
 
-    /// Takes that away. Only while no vCPU of that VM runs. If it is shared, somebody has to [look](Service::look) afterwards.
+    /// Takes that away. Only while no vCPU of that VM runs, on the CPU of a vCPU. If it is shared, somebody has to
+    /// [look](Service::look) afterwards.
     pub fn detach(&self, member: usize) {
+        if let Some(own) = self.own.as_deref() {
+            self.finish_for(own, member as u64);
+        }
         self.alone(|| {
             if self.is_shared {
                 self.present.fetch_and(!(1 << member), Ordering::Relaxed);

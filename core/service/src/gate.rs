@@ -206,6 +206,11 @@ impl Gate {
         self.0.load(Ordering::Relaxed) & !INSIDE != 0
     }
 
+    /// Returns the queues that have rung and wait, as bits.
+    pub fn queues(&self) -> u64 {
+        Pending(self.0.load(Ordering::Relaxed)).queues()
+    }
+
     /// The service's own CPU goes to sleep if nothing waits. Says whether it does.
     #[must_use = "who finds something has to handle it"]
     pub fn sleep(&self) -> bool {
@@ -319,7 +324,9 @@ mod tests {
         assert!(gate.is_awake());
         assert!(!gate.sleep(), "there is work");
         assert!(gate.has_any());
+        assert_eq!(gate.queues(), 1 << 3 | 1 << 4, "they stay");
         let taken = gate.take();
+        assert_eq!(gate.queues(), 0);
         assert!(taken.is_queues_alone());
         assert_eq!(taken.queues(), 1 << 3 | 1 << 4);
         assert!(!gate.has_any());

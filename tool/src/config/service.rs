@@ -305,10 +305,9 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
                 vec![index]
             }
         };
-        if !runs.beside_realtime && service.cpu.is_none() {
+        if !runs.beside_realtime {
             let waits = keeps_any_waiting(&service, &members, vms);
-            let help =
-                "give the VMs CPUs of their own, or the service, by `cpus`; or write beside-realtime = true";
+            let help = "give the VMs CPUs of their own by `cpus`, or write beside-realtime = true";
             problems.extend(waits.map(|what| Problem::new(place, what, help)));
         }
         services.push(service);
@@ -352,7 +351,7 @@ fn keeps_any_waiting(service: &Service, members: &[usize], vms: &[Vm]) -> Option
 }
 
 /// Says whether a service of a VM may run on a CPU where another, real-time VM would come first: a service is not interrupted for
-/// it.
+/// it, and neither is who waits for the answer of one that has a CPU of its own.
 fn keeps_waiting(served: &Vm, other: &Vm) -> bool {
     let priority = |vm: &Vm| match vm.schedule {
         Schedule::Shared(Class::RealTime { priority }) => Some(priority),

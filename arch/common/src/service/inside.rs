@@ -460,8 +460,8 @@ impl<S: Space> Service<S> {
         self.is_present(member) && self.outside.decode(member as usize, bar, address, size)
     }
 
-    /// Says whether a member is there, for who is inside: so it stays there meanwhile.
-    fn is_present(&self, member: u64) -> bool {
+    /// Says whether a member is there, for who is inside, or whose turn it is: so it stays there meanwhile.
+    pub(super) fn is_present(&self, member: u64) -> bool {
         member < abi::MEMBERS && self.present.load(Ordering::Relaxed) >> member & 1 != 0
     }
 

@@ -109,11 +109,7 @@ pub(super) fn senders(event: &Event) -> u64 {
     let [_, first, ..] = event.0;
     match event.kind() {
         Some(Kind::Read | Kind::Write | Kind::Memory) => 1 << (split_device(first).0 % MEMBERS),
-        Some(Kind::Doorbell) => {
-            let queues = (1 << MEMBER_QUEUES) - 1;
-            let has_rung = |member: &u64| first >> (member * MEMBER_QUEUES) & queues != 0;
-            (0..MEMBERS).filter(has_rung).fold(0, |all, member| all | 1 << member)
-        }
+        Some(Kind::Doorbell) => ringers(first),
         Some(Kind::Attach) => 1 << (event.0[3] % MEMBERS),
         Some(Kind::Detach) => 1 << (first % MEMBERS),
         // The machine's device is no member.
@@ -122,10 +118,17 @@ pub(super) fn senders(event: &Event) -> u64 {
     }
 }
 
+/// Returns the members whose queues these are, a bit for each.
+pub(super) fn ringers(queues: u64) -> u64 {
+    let own = (1 << MEMBER_QUEUES) - 1;
+    let has_rung = |member: &u64| queues >> (member * MEMBER_QUEUES) & own != 0;
+    (0..MEMBERS).filter(has_rung).fold(0, |all, member| all | 1 << member)
+}
+
 /// Returns the members that are to see to what waits, a bit for each: all, unless only doorbells wait.
 pub(super) fn owners(pending: Pending) -> u64 {
     match pending.is_queues_alone() {
-        true => senders(&Event::new(Kind::Doorbell, [pending.queues(), 0, 0, 0, 0])),
+        true => ringers(pending.queues()),
         false => u64::MAX,
     }
 }

@@ -12,6 +12,7 @@ use alloc::boxed::Box;
 use turnstile_service::abi::{Answer, Event};
 use turnstile_service::gate::{Gate, Pending};
 
+use super::members::ringers;
 use super::own::Own;
 use super::{Idle, Meanwhile, Service, Space};
 use crate::relax;
@@ -87,6 +88,19 @@ impl<S: Space> Service<S> {
             self.gate.forget();
         }
         done
+    }
+
+    /// Waits until its CPU has handled what a member has rung for, which rings no more: what that sent last is not to be lost because the
+    /// CPU has to wake first. One that is alone is held, and its VM's last life is over.
+    pub(super) fn finish_for(&self, own: &Own, member: u64) {
+        let has_rung = || {
+            // Who has taken it has handled it when it gives its turn away.
+            let _turn = own.turn.lock();
+            self.is_present(member) && ringers(self.gate.queues()) >> member & 1 != 0
+        };
+        while self.is_shared && has_rung() {
+            relax();
+        }
     }
 
     /// Says whether its CPU is to handle nothing.

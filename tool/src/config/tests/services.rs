@@ -86,7 +86,8 @@ fn services_do_not_keep_realtime_vms_waiting() {
         assert!(parse_text(&beside(first, second)).is_ok(), "{first}{second}");
     }
     let own = format!("{text}cpus = [3]\n");
-    assert!(parse_text(&own).is_ok(), "it runs elsewhere");
+    expect(&own, &[("\"a\"", "may keep the real-time VM `b` waiting", "CPUs of their own by `cpus`")]);
+    assert!(parse_text(&format!("{own}beside-realtime = true\n")).is_ok(), "who waits for its answers");
     let apart = beside(&format!("{SHARED}cpus = [0]\n"), &format!("{realtime}cpus = [1]\n"));
     assert!(parse_text(&apart).is_ok());
 }

@@ -2,6 +2,7 @@
 //! Services that have a CPU of their own.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use super::*;
 use crate::service::server::Server;
@@ -264,6 +265,36 @@ fn nothing_is_done_for_a_vm_that_does_not_run() {
     heard(service);
     step(&[service], &mut cpu);
     assert_eq!(heard(service), Vec::<String>::new(), "what waited is of a life that is over");
+}
+
+#[test]
+fn what_a_member_has_rung_for_is_handled_before_it_goes() {
+    let (service, _) = shared(&[]);
+    let service: &'static Service<Script> = Box::leak(Box::new(service.on_own_cpu()));
+    for member in [1, 2] {
+        service.attach(member, vec![], None).unwrap();
+    }
+    ring(service, 4);
+    let gone = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The CPU wakes late, and the other member rings whenever it has been looked at.
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!gone.load(Ordering::Relaxed), "the doorbell waits");
+            while !gone.load(Ordering::Relaxed) {
+                ring(service, 8);
+                step(&[service], &mut Cpu::default());
+            }
+        });
+        service.detach(1);
+        gone.store(true, Ordering::Relaxed);
+    });
+    let heard = heard(service);
+    let at = |event: &str| heard.iter().position(|heard| heard == event).unwrap();
+    assert!(at("Doorbell 272") < at("detach 1"));
+    // Nobody waits for one that is not there: its doorbells may wait for ever.
+    ring(service, 4);
+    service.detach(1);
 }
 
 #[test]
