@@ -5,12 +5,14 @@ mod common;
 
 use common::{Net, OPTIONS, VMS, Vm, attach, mac, memories, packet, run};
 use proptest::prelude::*;
+use turnstile_net::control::Limits;
 use turnstile_rig::{Fuse, Guest, Ram, Random, Request};
 use turnstile_switch::patience::PATIENCE;
 use turnstile_switch::port::Rules;
 use turnstile_switch::rate::Rate;
 use turnstile_switch::relay::Rest;
 use turnstile_virtio::config::NetworkHeader;
+use turnstile_virtio::device::Queue;
 use turnstile_virtio::violation::Violation;
 
 const PLAIN: NetworkHeader = NetworkHeader::PLAIN;
@@ -339,6 +341,19 @@ fn simple(memories: &[Ram; VMS], random: &mut Random) -> Vec<Vm> {
     memories.iter().map(of).collect()
 }
 
+/// Every VM has told the switch where it is.
+fn meet(net: &mut Net, vms: &mut [Vm], memories: &[Ram; VMS], random: &mut Random) {
+    for port in 0..VMS {
+        let bytes = packet(random, port, None, 0, 46);
+        assert!(vms[port].send(&memories[port], random, PLAIN, &bytes));
+    }
+    run(net, memories, 0);
+    vms.iter_mut().zip(memories).for_each(|(vm, ram)| {
+        vm.take(ram);
+        vm.got.clear();
+    });
+}
+
 /// Where the packet before went does not decide alone: each is to wait for its time.
 #[test]
 fn a_limited_port_waits_within_a_call() {
@@ -350,9 +365,10 @@ fn a_limited_port_waits_within_a_call() {
     // A microsecond for each byte, and 200 bytes at once.
     let rules = Rules { mac: Some(mac(0)), rate: Some(Rate::new(8_000_000, 200)), ..Rules::default() };
     net.switch().attach(0, rules);
+    meet(&mut net, &mut vms, &memories, random);
     for number in 0..6 {
-        let bytes = packet(random, 0, None, number, 100);
-        assert!(vms[0].send(&memories[0], random, PLAIN, &[&mac(1)[..], &bytes[6..]].concat()));
+        let bytes = packet(random, 0, Some(1), number, 100);
+        assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
     }
     assert!(matches!(net.pump(&memories, (0, 0), 0, 64), Ok(Rest::Wait(_))));
     let sent = vms[0].take(&memories[0]);
@@ -406,6 +422,8 @@ fn queues_and_wishes_hold_for_all_packets() {
     let layout = Some((second.ring.layout, OPTIONS));
     assert_eq!(net.set_queue((1, 2), &memories[1], layout, false), Ok(true));
     net.device(1).unwrap().control.pairs = 2;
+    meet(&mut net, &mut vms, &memories, random);
+    second.take(&memories[1]);
     for port in 0..8 {
         let mut bytes =
             [&mac(1)[..], &mac(0)[..], &[8, 0, 0x45], &[0; 8], &[17], &[0; 10], &[port, 0, 0, 1]].concat();
@@ -416,6 +434,66 @@ fn queues_and_wishes_hold_for_all_packets() {
     vms[1].take(&memories[1]);
     let (first, second) = (vms[1].got.len(), second.take(&memories[1]).len());
     assert!(first > 0 && second > 0 && first + second == 8, "{first} and {second}");
+    vms[1].got.clear();
+    // The command of section 5.1.6.5.1: not all packets any more, but those to the device's address.
+    let mut commands = Guest::new(&memories[1], Ram::BASE + 0xe_0000, 4, OPTIONS, 0x100);
+    let not_all =
+        Request { readable: vec![0; 3], readable_cuts: vec![3], writable: vec![1], indirect: false };
+    commands.ask(&memories[1], &not_all).unwrap();
+    let mut queue = Queue::new(commands.ring.layout, OPTIONS, 8);
+    let limits = Limits { may_change: false, pairs: 2 };
+    assert_eq!(net.control(1, &mut queue, &memories[1], &limits), Ok((true, false)));
+    net.device(1).unwrap().control.pairs = 1;
+    for to in [mac(1), [0; 6]] {
+        net.device(1).unwrap().control.mac = to;
+        let bytes = packet(random, 0, Some(1), 1, 100);
+        assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
+        run(&mut net, &memories, 0);
+        vms[1].take(&memories[1]);
+        assert_eq!(vms[1].got.drain(..).count(), usize::from(to == mac(1)), "it is not for this address");
+    }
+}
+
+/// What does not fit a plain packet goes the long way: buffers that are too short or not to be written, checksums that are open.
+#[test]
+fn what_is_not_plain_arrives_all_the_same() {
+    let random = &mut Random(7);
+    let memories = memories(&Fuse::default());
+    let mut vms: Vec<_> = memories.iter().map(|ram| Vm::new(ram, true, true)).collect();
+    vms.iter_mut().for_each(|vm| (vm.simple, vm.buffer) = (true, 300));
+    vms.iter_mut().zip(&memories).for_each(|(vm, ram)| vm.refill(ram, random, 20));
+    let mut net = Net::new();
+    attach(&mut net, &vms, &memories, false);
+    meet(&mut net, &mut vms, &memories, random);
+    let open = NetworkHeader { flags: 1, checksum_start: 34, checksum_offset: 6, ..PLAIN };
+    let read_only = Request { readable: vec![1; 400], readable_cuts: vec![400], ..Request::default() };
+    for (number, (length, header)) in
+        [(1000, PLAIN), (100, open), (100, PLAIN), (1400, PLAIN)].into_iter().enumerate()
+    {
+        let bytes = packet(random, 0, Some(1), number as u32, length);
+        assert!(vms[0].send(&memories[0], random, header, &bytes));
+        run(&mut net, &memories, 0);
+        vms[1].take(&memories[1]);
+        let (got, came) = vms[1].got.pop_front().expect("it has come");
+        assert_eq!(
+            (came, got.flags, got.checksum_start),
+            (bytes, header.flags, header.checksum_start),
+            "{number}"
+        );
+    }
+    // A buffer that the device may not write is no room, however long it is.
+    let mut vm = Vm::new(&memories[2], true, true);
+    vm.receive.ask(&memories[2], &read_only).unwrap();
+    (vm.simple, vm.buffer) = (true, 300);
+    vm.refill(&memories[2], random, 20);
+    net.set_device(2, Some(vm.device()));
+    assert_eq!(net.set_queue((2, 0), &memories[2], Some((vm.receive.ring.layout, OPTIONS)), false), Ok(true));
+    let bytes = packet(random, 0, Some(2), 9, 200);
+    assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
+    run(&mut net, &memories, 0);
+    let replies = vm.receive.take(&memories[2]);
+    assert_eq!((replies[0].written, replies.len()), (0, 2), "nothing was written to what is to be read");
+    assert_eq!(replies[1].bytes[12..bytes.len() + 12], bytes);
 }
 
 /// Whoever receives cannot hold up all others in one call, by buffers that are many and have no room.
