@@ -454,6 +454,31 @@ fn queues_and_wishes_hold_for_all_packets() {
     }
 }
 
+/// Packets in one buffer are counted as all are, and none is longer than it may be.
+#[test]
+fn plain_packets_are_counted_and_bounded() {
+    let random = &mut Random(8);
+    let memories = memories(&Fuse::default());
+    let mut vms = simple(&memories, random);
+    let mut net = Net::new();
+    attach(&mut net, &vms, &memories, false);
+    meet(&mut net, &mut vms, &memories, random);
+    let before = [0, 1].map(|port| net.switch().counters(port));
+    // A device takes 1600 bytes.
+    for length in [100, 1600 - 22, 1600] {
+        let bytes = packet(random, 0, Some(1), 1, length);
+        assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
+    }
+    run(&mut net, &memories, 0);
+    vms[1].take(&memories[1]);
+    let lengths: Vec<_> = vms[1].got.iter().map(|(_, bytes)| bytes.len() as u64).collect();
+    let [from, to] = [0, 1].map(|port| net.switch().counters(port));
+    assert_eq!(lengths.len(), 2, "{lengths:?}");
+    assert_eq!((from.sent - before[0].sent, from.malformed - before[0].malformed), (2, 1));
+    assert_eq!(to.received - before[1].received, 2);
+    assert_eq!(to.received_bytes - before[1].received_bytes, lengths.iter().sum());
+}
+
 /// What does not fit a plain packet goes the long way: buffers that are too short or not to be written, checksums that are open.
 #[test]
 fn what_is_not_plain_arrives_all_the_same() {
