@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use turnstile_bundle::{
-    Bundle, Class, DiskSpec, DriveKind, PortSpec, Schedule, ServiceDevice, ServiceSpec, VmSpec, ports_of,
+    Bundle, Class, DiskSpec, DriveKind, PortSpec, Schedule, ServiceDevice, ServiceSpec, Uplink, VmSpec,
+    ports_of,
 };
 use turnstile_machine::Functions;
 use turnstile_service::drive::Drive;
@@ -155,7 +156,8 @@ fn disk_of<'a>(spec: &ServiceSpec<'_>, disks: &'a [DiskSpec<'a>]) -> Option<&'a 
 /// Returns which PCI function of the machine a service is to have: the card of a network, or the controller of a disk.
 fn wanted(spec: &ServiceSpec<'_>, disks: &[DiskSpec<'_>]) -> Option<Wanted> {
     if let Some(uplink) = spec.uplink {
-        return Some(Wanted { kind: Kind::Ethernet, number: uplink.card, settings: [0; 2] });
+        let Uplink { card, trusted } = uplink;
+        return Some(Wanted { kind: Kind::Ethernet, number: card, trusted, settings: [0; 2] });
     }
     let &DiskSpec { read_only, drive: Some(drive), .. } = disk_of(spec, disks)? else { return None };
     let kind = match drive.kind {
@@ -163,7 +165,7 @@ fn wanted(spec: &ServiceSpec<'_>, disks: &[DiskSpec<'_>]) -> Option<Wanted> {
         DriveKind::Virtio => Kind::VirtioBlock,
     };
     let settings = Drive { partition: drive.partition, read_only }.words();
-    Some(Wanted { kind, number: drive.number, settings })
+    Some(Wanted { kind, number: drive.number, trusted: drive.trusted, settings })
 }
 
 /// Gives a service its function, which interrupts the service's own CPU, or that of the first vCPU of its first VM.

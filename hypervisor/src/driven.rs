@@ -4,7 +4,7 @@
 use core::fmt;
 
 use crate::arch::boot::Bridge;
-use crate::arch::pci::{Claims, Function, Kind, Refusal};
+use crate::arch::pci::{Claims, Function, Kind, Range, Refusal};
 use crate::arch::service::{Device, Window};
 use crate::machine;
 
@@ -24,6 +24,8 @@ pub struct Wanted {
     pub kind: Kind,
     /// Its number among the machine's functions of that kind.
     pub number: usize,
+    /// Whether the configuration accepts that it, and its program, reach all memory.
+    pub trusted: bool,
     /// What the configuration says of it, for the program.
     pub settings: [u64; 2],
 }
@@ -56,17 +58,17 @@ impl fmt::Display for Error {
 /// Gives a function, which is to interrupt the CPU of this index. Returns what its program is to have of it, too.
 ///
 /// # Errors
-/// When the machine has no such function, or no memory for it.
+/// When the machine has no such function, or no memory for it, or nothing keeps it to that and it is not trusted.
 #[inline(never)] // What it needs of the stack is given back.
 pub fn claim(claims: &mut Claims<Bridge>, wanted: Wanted, cpu: usize) -> Result<(Driven, Device), Error> {
-    let Wanted { kind, number, settings } = wanted;
+    let Wanted { kind, number, trusted, settings } = wanted;
     let refused = |refusal| Error { kind, cause: Cause::Pci(refusal) };
     let function = claims.claim(kind, number, cpu).map_err(refused)?;
     let copy = machine::storage(BLOCK, &function.configuration)
         .map_err(|error| Error { kind, cause: Cause::Memory(error) })?;
-    let host = copy + COPY;
-    let guest = function.reach(host).map_err(refused)?;
-    let memory = Window { guest, host, size: BLOCK - COPY, ..Window::default() };
+    let shared = Range { base: copy + COPY, size: BLOCK - COPY };
+    let guest = function.reach(shared, trusted).map_err(refused)?.bus;
+    let memory = Window { guest, host: shared.base, size: shared.size, ..Window::default() };
     let configuration = Window { host: copy, size: COPY, read_only: true, ..Window::default() };
     let device = Device::new(&function.bars, configuration, memory, settings);
     Ok((function, device))

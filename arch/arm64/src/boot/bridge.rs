@@ -3,7 +3,8 @@
 
 use pci_types::ConfigRegionAccess;
 use turnstile_arch_common::mmio::Registers;
-use turnstile_arch_common::pci::{HostBridge, PciAddress, Wiring};
+use turnstile_arch_common::pci::{HostBridge, PciAddress, Reach, Wiring};
+use turnstile_firmware::Range;
 
 use crate::board::discover::pci::PciNode;
 use crate::cpu::{self, PerCpu};
@@ -125,8 +126,8 @@ impl HostBridge for Bridge {
         self.node.physical(bus)
     }
 
-    fn reach(&self, _: PciAddress, physical: u64) -> Option<u64> {
-        self.node.reach(physical)
+    fn reach(&self, _: PciAddress, memory: Range) -> Option<Reach> {
+        Some(Reach { bus: self.node.reach(memory.base)?, guarded: false })
     }
 
     fn takes_messages(&self) -> bool {

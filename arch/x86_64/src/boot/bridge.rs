@@ -2,7 +2,8 @@
 //! The machine's host bridge: that of PCI segment 0, and all buses behind it.
 
 use pci_types::ConfigRegionAccess;
-use turnstile_arch_common::pci::{HostBridge, PciAddress, Wiring};
+use turnstile_arch_common::pci::{HostBridge, PciAddress, Reach, Wiring};
+use turnstile_firmware::Range;
 
 use crate::board::pci::Configuration;
 use crate::cpu::PerCpu;
@@ -51,8 +52,8 @@ impl HostBridge for Bridge {
         (bus >> self.physical_bits == 0).then_some(bus)
     }
 
-    fn reach(&self, _: PciAddress, physical: u64) -> Option<u64> {
-        Some(physical)
+    fn reach(&self, _: PciAddress, memory: Range) -> Option<Reach> {
+        Some(Reach { bus: memory.base, guarded: false })
     }
 
     fn takes_messages(&self) -> bool {
@@ -114,7 +115,8 @@ mod tests {
         let bridge = bridge();
         assert_eq!(bridge.physical(0xfebd_4000), Some(0xfebd_4000));
         assert_eq!([bridge.physical((1 << 40) - 1), bridge.physical(1 << 40)], [Some((1 << 40) - 1), None]);
-        assert_eq!(bridge.reach(function(), 0x1_2345_6000), Some(0x1_2345_6000));
+        let memory = Range { base: 0x1_2345_6000, size: 0x1000 };
+        assert_eq!(bridge.reach(function(), memory), Some(Reach { bus: 0x1_2345_6000, guarded: false }));
         assert_eq!((bridge.buses(), bridge.room(), bridge.takes_messages()), ((0, 255), None, true));
     }
 
