@@ -114,19 +114,23 @@ fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Fun
     functions
 }
 
-/// Builds the services of a bundle, with these disks, and connects them with the VMs that they serve. `running` CPUs of the machine run.
+/// Builds the services of a bundle, with these disks, and connects them with the VMs that they serve. `running` CPUs of the machine run. If devices are to
+/// `stray`, they are told addresses that are not theirs.
 ///
 /// # Errors
 /// Says which cannot be built, and why.
 pub fn build_services(
     bundle: &Bundle<'static>,
     disks: &[Option<Storage>],
+    stray: bool,
     (host, running): (&'static Host, usize),
     guests: &mut [Guest],
 ) -> Result<Vec<&'static Hosted>, (&'static str, service::Error)> {
     let wants_card = bundle.services().iter().any(|service| service.uplink.is_some());
     let wants_function = wants_card || bundle.disks().iter().any(|disk| disk.drive.is_some());
     let bridges = if wants_function { host.bridges() } else { &[] };
+    // The boot CPU, as for the console.
+    driven::watch(bridges, 0);
     let (mut all, mut claims) = (Vec::new(), Claims::new(bridges));
     for (number, spec) in bundle.services().iter().enumerate() {
         let storage = spec.disk.and_then(|disk| disks.get(disk).copied()).flatten();
@@ -134,7 +138,8 @@ pub fn build_services(
             let own = |cpu| area(cpu, host, running).ok_or(service::Error::NoCpu(cpu));
             let cpu = spec.cpu.map(own).transpose()?;
             let wanted = wanted(spec, bundle.disks());
-            let driven = wanted.map(|wanted| claim(&mut claims, wanted, &members, cpu)).transpose()?;
+            let driven =
+                wanted.map(|wanted| claim(&mut claims, (wanted, stray), &members, cpu)).transpose()?;
             Hosted::build(number, spec, members, storage, driven, cpu)
         });
         all.push(hosted.map_err(|error| (spec.name, error))?);
@@ -171,12 +176,12 @@ fn wanted(spec: &ServiceSpec<'_>, disks: &[DiskSpec<'_>]) -> Option<Wanted> {
 /// Gives a service its function, which interrupts the service's own CPU, or that of the first vCPU of its first VM.
 fn claim(
     claims: &mut Claims<Bridge>,
-    wanted: Wanted,
+    (wanted, stray): (Wanted, bool),
     members: &[Member],
     cpu: Option<&PerCpu>,
 ) -> Result<(Driven, Device), service::Error> {
     let vcpu = members.first().and_then(|member| member.vm.vcpu(0)).ok_or(service::Error::Vm)?;
-    driven::claim(claims, wanted, cpu.unwrap_or(vcpu.cpu).index).map_err(service::Error::Driven)
+    driven::claim(claims, (wanted, stray), cpu.unwrap_or(vcpu.cpu).index).map_err(service::Error::Driven)
 }
 
 /// Finds the VMs that a service serves.

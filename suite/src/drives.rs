@@ -37,7 +37,42 @@ pub fn scenarios() -> Vec<Scenario> {
     let long = long.iter().flat_map(Scenario::on_all).map(Scenario::long);
     let refused =
         [no_controller(Isa::Arm64, "nvme0", NO_NVME), no_controller(Isa::X86_64, "virtio0", NO_VIRTIO)];
-    kept.chain(long).chain(refused).collect()
+    let all = kept
+        .chain(long)
+        .map(|scenario| if scenario.isa == Isa::Arm64 { guarded(scenario) } else { scenario });
+    all.chain(refused)
+        .chain([strays("drives/stray", "nvme0"), strays("drives/stray-virtio", "virtio0")])
+        .collect()
+}
+
+/// The same with an IOMMU, instead of trust.
+fn guarded(scenario: Scenario) -> Scenario {
+    let config = scenario.config.replace("trusted = true\n", "");
+    scenario.with_config(config)
+}
+
+/// The controller is told addresses that are not its own: the IOMMU refuses them, and that is said. Its guest goes on without the disk, and the other
+/// one as if nothing were.
+fn strays(name: &str, device: &str) -> Scenario {
+    let disk =
+        format!("[[disk]]\nname = \"data\"\ndevice = \"{device}\"\nsize = \"1MiB\"\ntime-limit = \"1s\"\n");
+    let config =
+        guest("vm", "echo", "16MiB", "disks = [\"data\"]") + &guest("other", "echo", "16MiB", "") + &disk;
+    let steps = vec![
+        Step::Text("PCI function 00:01.0 reached for 0x"),
+        Step::Type(0, "one\r"),
+        Step::Expect(0, "@echo one"),
+        Step::Type(1, "two\r"),
+        Step::Expect(1, "@echo two"),
+        Step::Type(0, "quit\r"),
+        Step::Stopped(0, StopReason::PowerOff),
+        Step::Type(1, "quit\r"),
+        Step::Stopped(1, StopReason::PowerOff),
+    ];
+    Scenario::new(name, config, steps).prepare(|boot, _| {
+        boot.append.push_str(" provoke=stray");
+        Ok(())
+    })
 }
 
 /// A Linux with a partition of a disk behind this controller, and the script that it runs. An emulator that others keep from running is not to

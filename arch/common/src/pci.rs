@@ -485,6 +485,11 @@ impl<B: HostBridge> Function<B> {
         }
     }
 
+    /// Hands over what an IOMMU has refused functions of its bridge, as [`HostBridge::faults`] has it.
+    pub fn faults(&self, take: &mut dyn FnMut(Fault)) {
+        self.bridge.faults(take);
+    }
+
     /// Masks or unmasks its interrupt.
     pub fn mask(&self, masked: bool) {
         self.bridge.mask(self.interrupt, masked);

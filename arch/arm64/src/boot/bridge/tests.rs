@@ -49,7 +49,7 @@ fn machine() -> Machine {
     // What starting it has written is not remembered as in hardware.
     (0..0x100).for_each(|word| distributor.write32(GICD_ISENABLER + 4 * word, 0));
     // SAFETY: memory of the size of three buses, for ever.
-    let bridge = unsafe { Bridge::new(node, controller, cpus.leak()) };
+    let bridge = unsafe { Bridge::new(node, controller, cpus.leak(), &[]) };
     Machine { distributor, configuration, bridge }
 }
 
