@@ -3,6 +3,8 @@
 
 use core::fmt;
 
+use turnstile_service::abi;
+
 use crate::arch::boot::Bridge;
 use crate::arch::pci::{Claims, Function, HostBridge, Kind, Range, Reach, Refusal};
 use crate::arch::service::{Device, Window};
@@ -76,7 +78,10 @@ pub fn claim(
     let guest = if stray && guarded { bus.wrapping_add(BLOCK) } else { bus };
     let memory = Window { guest, host: shared.base, size: shared.size, ..Window::default() };
     let configuration = Window { host: copy, size: COPY, read_only: true, ..Window::default() };
-    let device = Device::new(&function.bars, configuration, memory, settings);
+    // A device of virtio could reach past the IOMMU: its program does not drive one that says so.
+    let [first, second] = settings;
+    let kept = if guarded && !trusted { abi::DEVICE_GUARDED } else { 0 };
+    let device = Device::new(&function.bars, configuration, memory, [first, second | kept]);
     Ok((function, device))
 }
 

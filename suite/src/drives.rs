@@ -41,6 +41,7 @@ pub fn scenarios() -> Vec<Scenario> {
         .chain(long)
         .map(|scenario| if scenario.isa == Isa::Arm64 { guarded(scenario) } else { scenario });
     all.chain(refused)
+        .chain([no_iommu()])
         .chain([strays("drives/stray", "nvme0"), strays("drives/stray-virtio", "virtio0")])
         .collect()
 }
@@ -51,26 +52,47 @@ fn guarded(scenario: Scenario) -> Scenario {
     scenario.with_config(config)
 }
 
-/// The controller is told addresses that are not its own: the IOMMU refuses them, and that is said. Its guest goes on without the disk, and the other
-/// one as if nothing were.
+/// The controller is told addresses that are not its own: the IOMMU refuses them, and that is said once. Its guest goes on without the disk, and the
+/// other one as if nothing were.
 fn strays(name: &str, device: &str) -> Scenario {
     let disk =
         format!("[[disk]]\nname = \"data\"\ndevice = \"{device}\"\nsize = \"1MiB\"\ntime-limit = \"1s\"\n");
-    let config =
-        guest("vm", "echo", "16MiB", "disks = [\"data\"]") + &guest("other", "echo", "16MiB", "") + &disk;
-    let steps = vec![
-        Step::Text("PCI function 00:01.0 reached for 0x"),
-        Step::Type(0, "one\r"),
-        Step::Expect(0, "@echo one"),
-        Step::Type(1, "two\r"),
-        Step::Expect(1, "@echo two"),
-        Step::Type(0, "quit\r"),
-        Step::Stopped(0, StopReason::PowerOff),
-        Step::Type(1, "quit\r"),
-        Step::Stopped(1, StopReason::PowerOff),
+    let linux = linux("linux", 1, "quiet", "disks = [\"data\"]");
+    let config = linux + &guest("other", "echo", "16MiB", "") + &disk;
+    let steps = [
+        &[Step::Text("PCI function 00:01.0 reached for 0x")],
+        &is_up(0)[..],
+        &[
+            Step::Type(1, "two\r"),
+            Step::Expect(1, "@echo two"),
+            Step::Type(1, "quit\r"),
+            Step::Stopped(1, StopReason::PowerOff),
+            Step::Type(0, "poweroff -f\r"),
+            Step::Stopped(0, StopReason::PowerOff),
+        ],
     ];
-    Scenario::new(name, config, steps).prepare(|boot, _| {
+    let scenario = Scenario::new(name, config, steps.concat()).limit(300).judge(is_told_once);
+    scenario.prepare(|boot, _| {
         boot.append.push_str(" provoke=stray");
+        Ok(())
+    })
+}
+
+fn is_told_once(record: &Record) -> Result<(), String> {
+    match record.text.matches("reached for").count() {
+        1 => Ok(()),
+        count => Err(format!("{count} faults of one function were reported")),
+    }
+}
+
+/// A machine that has no IOMMU, for a controller that is not trusted.
+fn no_iommu() -> Scenario {
+    let disk = "[[disk]]\nname = \"data\"\ndevice = \"nvme0\"\nsize = \"1MiB\"\n";
+    let config = guest("vm", "echo", "16MiB", "disks = [\"data\"]") + disk;
+    let text = "its NVMe controller cannot be used: nothing keeps its PCI function to its own memory";
+    let scenario = Scenario::new("refusal/no-iommu", config, vec![Step::Text(text)]);
+    scenario.ending(Ending::Refused).prepare(|boot, _| {
+        boot.iommu = false;
         Ok(())
     })
 }
