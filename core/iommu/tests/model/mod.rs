@@ -277,6 +277,6 @@ impl Model {
         for (word, value) in (0..).zip(event) {
             self.memory.insert(base + (produced & (size - 1)) * 32 + 8 * word, value);
         }
-        self.put(0x1_00a8, (produced & OVERFLOW) | (produced & round) + 1 & round);
+        self.put(0x1_00a8, (produced & OVERFLOW) | ((produced + 1) & round));
     }
 }
