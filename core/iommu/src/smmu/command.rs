@@ -3,8 +3,8 @@
 
 use turnstile_paging::{PhysAddr, Tables};
 
+use super::platform::{Error, Platform};
 use super::registers::{CMDQ_BASE, CMDQ_CONS, CMDQ_PROD, Features, GERROR, GERROR_COMMANDS, GERRORN, POLLS};
-use super::{Error, Platform};
 
 /// The most entries, as a logarithm: a page.
 const MOST: u32 = 8;

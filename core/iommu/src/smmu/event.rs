@@ -3,8 +3,8 @@
 
 use turnstile_paging::{PhysAddr, Tables};
 
+use super::platform::{Error, Platform};
 use super::registers::{EVENTQ_BASE, EVENTQ_CONS, EVENTQ_IRQ_CFG0, EVENTQ_PROD, Features};
-use super::{Error, Platform};
 
 /// The most entries, as a logarithm: a page.
 const MOST: u32 = 7;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registers (section 6.3), and what of the features this driver needs.
 
-use super::{Error, Platform, wait};
+use super::platform::{Error, Platform};
 
 const IDR0: u32 = 0x00;
 const IDR1: u32 = 0x04;
@@ -104,4 +104,13 @@ impl Features {
             has_ats: is(idr0, 10),
         })
     }
+}
+
+/// Waits until something has happened; reads of registers take their time.
+pub(super) fn wait<P: Platform>(
+    platform: &P,
+    what: &'static str,
+    mut is_done: impl FnMut(&P) -> bool,
+) -> Result<(), Error> {
+    if (0..POLLS).any(|_| is_done(platform)) { Ok(()) } else { Err(Error::Stuck(what)) }
 }

@@ -6,7 +6,7 @@
 
 use turnstile_paging::{PhysAddr, Stage2, Tables};
 
-use super::Error;
+use super::platform::Error;
 use super::registers::Features;
 
 /// Streams of a piece, as a logarithm, and the bytes of a piece.

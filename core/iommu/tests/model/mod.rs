@@ -138,6 +138,9 @@ impl Model {
 
     /// Does what the command queue has.
     fn consume(&mut self) {
+        if (self.register(0x60) ^ self.register(0x64)) & 1 != 0 {
+            return;
+        }
         let (base, size) = self.queue(0x90);
         while self.register(0x9c) != self.register(0x98) {
             if self.refuses {
