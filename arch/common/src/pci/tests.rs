@@ -83,7 +83,7 @@ impl HostBridge for Bridge {
 
     /// Devices with even numbers are behind an IOMMU.
     fn reach(&self, function: PciAddress, memory: Range) -> Option<Reach> {
-        let guarded = function.device() % 2 == 0;
+        let guarded = function.device().is_multiple_of(2);
         (memory.base != 0).then_some(Reach { bus: memory.base + 5, guarded })
     }
 
