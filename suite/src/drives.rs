@@ -39,7 +39,7 @@ pub fn scenarios() -> Vec<Scenario> {
         [no_controller(Isa::Arm64, "nvme0", NO_NVME), no_controller(Isa::X86_64, "virtio0", NO_VIRTIO)];
     let all = kept
         .chain(long)
-        .map(|scenario| if scenario.isa == Isa::Arm64 { guarded(scenario) } else { scenario });
+        .map(|scenario| if scenario.isa != Isa::Power64 { guarded(scenario) } else { scenario });
     all.chain(refused)
         .chain([no_iommu()])
         .chain([strays("drives/stray", "nvme0"), strays("drives/stray-virtio", "virtio0")])

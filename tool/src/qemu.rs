@@ -148,6 +148,10 @@ impl Boot {
         if let Some((device, _)) = &elsewhere {
             add(&["-device", device]);
         }
+        if self.iommu && self.board == Board::Q35 {
+            // Before the devices that are to be behind it. Without `pt=off` QEMU has it translate nothing.
+            add(&["-device", "amd-iommu,intremap=on,pt=off"]);
+        }
         let cards = self.cards.iter().enumerate().flat_map(|(number, card)| self.card(number, *card));
         for word in cards.chain(self.drives.iter().enumerate().flat_map(|(at, drive)| self.drive(at, drive)))
         {

@@ -124,7 +124,7 @@ impl Board {
 
     /// Whether it has an IOMMU that the hypervisor drives, or QEMU's can have one.
     pub fn has_iommu(self) -> bool {
-        self == Board::Virt
+        matches!(self, Board::Virt | Board::Q35)
     }
 
     /// The memory that its firmware is in, if that is in the middle of it.
