@@ -461,7 +461,12 @@ mod tests {
             "{shown}"
         );
         assert!(shown.contains("-device nvme,drive=nvme0,serial=none "), "it has no say: {shown}");
+        boot.board = Board::Q35;
+        let shown = boot.shown(Path::new("qemu"));
+        let iommu = shown.find("-device amd-iommu,intremap=on,pt=off ").unwrap();
+        assert!(iommu < shown.find("virtio-net-pci").unwrap(), "before what is behind it: {shown}");
         boot.iommu = false;
+        assert!(!boot.shown(Path::new("qemu")).contains("amd-iommu"));
         boot.board = Board::Powernv9;
         let shown = boot.shown(Path::new("qemu"));
         assert!(shown.contains("-device nvme,drive=nvme1,serial=root,bus=port2 "), "{shown}");

@@ -12,7 +12,7 @@ use turnstile_paging::{PhysAddr, Tables};
 use crate::memory::with_tables;
 
 /// Bytes of an IOMMU's registers that its driver uses.
-#[cfg(target_os = "none")]
+#[cfg(any(target_os = "none", test))]
 pub const REGISTERS: u64 = 0x4000;
 
 /// The IOMMUs in use.
@@ -160,4 +160,41 @@ fn number(function: PciAddress) -> u16 {
 /// The function with this number.
 fn address(number: u16) -> PciAddress {
     PciAddress::new(0, (number >> 8) as u8, (number >> 3) as u8 & 0x1f, number as u8 & 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use turnstile_firmware::ivrs;
+
+    use super::*;
+
+    /// A table of an IOMMU with these registers, with all functions of bus 0 behind it.
+    fn described(registers: &'static [u32]) -> Ivrs {
+        let mut ivrs = Ivrs::default();
+        ivrs.iommus.push(ivrs::Iommu { function: 2, address: registers.as_ptr() as u64, flags: 0 });
+        ivrs.behind.push(ivrs::Behind { first: 0x18, last: 0xff, alias: None });
+        ivrs
+    }
+
+    #[test]
+    fn one_that_cannot_be_used_is_not() {
+        for (features, error) in
+            [(0, Error::Feature("command that invalidates all")), (1 << 6, Error::Stuck("COMPLETION_WAIT"))]
+        {
+            let mut registers = vec![0; REGISTERS as usize / 4];
+            registers[0x30 / 4] = features;
+            // SAFETY: memory of a test, for ever.
+            let started = unsafe { Iommu::start(described(registers.leak())) };
+            assert_eq!(started.err(), Some(error));
+        }
+    }
+
+    #[test]
+    fn a_function_has_a_number_as_a_requester() {
+        for (bus, device, function, requester) in [(0, 3, 0, 0x18), (1, 0, 7, 0x107), (0xff, 0x1f, 7, 0xffff)]
+        {
+            let all = PciAddress::new(0, bus, device, function);
+            assert_eq!((number(all), address(requester)), (requester, all));
+        }
+    }
 }

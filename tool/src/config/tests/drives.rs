@@ -49,15 +49,19 @@ fn who_is_not_trusted_is_behind_an_iommu() {
     for lines in ["device = \"nvme0\"\n", "device = \"nvme0\"\ntrusted = false\n"] {
         let config = parse_text(&root(lines)).unwrap();
         assert!(config.iommu() && !config.disks[0].device.as_ref().unwrap().value.drive.trusted);
-        let pc = format!("[machine]\nboard = \"q35\"\n{}", root(lines));
+        let pc = format!("[machine]\nboard = \"pc\"\n{}", root(lines));
         expect(
             &pc,
-            &[("\"nvme0\"", reach, "write trusted = true if you accept that: on the board `q35` no IOMMU")],
+            &[("\"nvme0\"", reach, "write trusted = true if you accept that: on the board `pc` no IOMMU")],
         );
     }
     assert!(!parse_text(&root(&at("nvme0"))).unwrap().iommu());
-    let pc = format!("[machine]\nboard = \"q35\"\n{}", root(&at("nvme0")));
-    assert!(parse_text(&pc).is_ok());
+    for board in ["q35", "pc"] {
+        let pc = format!("[machine]\nboard = \"{board}\"\n{}", root(&at("nvme0")));
+        assert!(!parse_text(&pc).unwrap().iommu());
+    }
+    let pc = format!("[machine]\nboard = \"q35\"\n{}", root("device = \"nvme0\"\n"));
+    assert!(parse_text(&pc).unwrap().iommu());
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn an_uplink_is_a_card_of_the_machine() {
     let reach = "a network card reaches all memory of the machine";
     for lines in ["uplink = \"net0\"\n", "uplink = \"net0\"\ntrusted = false\n"] {
         assert!(parse_text(&lan(lines)).unwrap().iommu(), "it is behind an IOMMU");
-        let pc = format!("[machine]\nboard = \"q35\"\n{}", lan(lines));
+        let pc = format!("[machine]\nboard = \"pc\"\n{}", lan(lines));
         expect(&pc, &[("\"net0\"", reach, "write trusted = true if you accept that")]);
     }
     let what = "a network without an uplink is trusted with nothing";
