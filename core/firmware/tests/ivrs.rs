@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table of IOMMUs, written here by the specification's offsets.
 
-mod common;
-
-use common::bytes;
 use proptest::prelude::*;
 use turnstile_firmware::ivrs::{self, Iommu, MAX_IOMMUS, MAX_RANGES};
 
 const ADDRESS: u64 = 0xfed8_0000;
+
+/// Little-endian numbers, one after another.
+fn bytes(parts: &[(u64, usize)]) -> Vec<u8> {
+    parts.iter().flat_map(|(value, size)| value.to_le_bytes()[..*size].to_vec()).collect()
+}
 
 /// A table with these blocks.
 fn table(blocks: &[Vec<u8>]) -> Vec<u8> {
