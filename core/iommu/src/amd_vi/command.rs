@@ -3,8 +3,8 @@
 
 use turnstile_paging::{PhysAddr, Tables};
 
-use super::registers::{COMMAND_BASE, COMMAND_HEAD, COMMAND_TAIL, set64};
-use super::{Error, Platform};
+use super::platform::{Error, Platform};
+use super::registers::{COMMAND_BASE, COMMAND_HEAD, COMMAND_TAIL, set64, wait};
 
 /// Entries, as a logarithm: a page.
 const BITS: u32 = 8;
@@ -85,7 +85,7 @@ impl Commands {
         // Commands, and the tables that they are about, before the IOMMU hears of them.
         platform.synchronize();
         platform.set32(unit, COMMAND_TAIL, self.next);
-        super::wait("COMPLETION_WAIT", || {
+        wait("COMPLETION_WAIT", || {
             // A read of a register takes its time.
             platform.get32(unit, COMMAND_HEAD);
             platform.read(self.done, 0) == self.number

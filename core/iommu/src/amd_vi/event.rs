@@ -3,11 +3,11 @@
 
 use turnstile_paging::{PhysAddr, Tables};
 
+use super::platform::{Error, Platform};
 use super::registers::{
     CONTROL, CONTROL_EVENTS, EVENT_BASE, EVENT_HEAD, EVENT_TAIL, STATUS, STATUS_EVENT_INTERRUPT,
-    STATUS_EVENTS_RUN, STATUS_OVERFLOW, set64,
+    STATUS_EVENTS_RUN, STATUS_OVERFLOW, set64, wait,
 };
-use super::{Error, Platform};
 
 /// Entries, as a logarithm: a page.
 const BITS: u32 = 8;
@@ -121,7 +121,7 @@ impl Events {
             return Ok(());
         }
         platform.set32(unit, CONTROL, control & !CONTROL_EVENTS);
-        super::wait("EventLogRun", || platform.get32(unit, STATUS) & STATUS_EVENTS_RUN == 0)?;
+        wait("EventLogRun", || platform.get32(unit, STATUS) & STATUS_EVENTS_RUN == 0)?;
         self.next = 0;
         self.has_stopped = false;
         self.set_up(platform, unit);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registers (section 3.4), and what of the features this driver needs.
 
-use super::{Error, Platform};
+use super::platform::{Error, Platform};
 
 pub(super) const DEVICE_TABLE_BASE: u32 = 0x00;
 pub(super) const COMMAND_BASE: u32 = 0x08;
@@ -33,7 +33,7 @@ const HAS_INVALIDATE_ALL: u32 = 1 << 6;
 const LEVELS_SHIFT: u32 = 10;
 
 /// How often something is looked at until it has to have happened: a look takes a good part of a microsecond.
-pub(super) const POLLS: u32 = 1 << 20;
+const POLLS: u32 = 1 << 20;
 
 /// Looks whether an IOMMU has what is needed.
 pub(super) fn check(platform: &impl Platform, unit: usize) -> Result<(), Error> {
@@ -60,4 +60,9 @@ pub(super) fn control(flags: u8) -> u32 {
 pub(super) fn set64(platform: &mut impl Platform, unit: usize, offset: u32, value: u64) {
     platform.set32(unit, offset, value as u32);
     platform.set32(unit, offset + 4, (value >> 32) as u32);
+}
+
+/// Waits until something has happened.
+pub(super) fn wait(what: &'static str, mut is_done: impl FnMut() -> bool) -> Result<(), Error> {
+    if (0..POLLS).any(|_| is_done()) { Ok(()) } else { Err(Error::Stuck(what)) }
 }
