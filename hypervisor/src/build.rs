@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use turnstile_bundle::{
-    Bundle, Class, DiskSpec, DriveKind, PortSpec, Schedule, ServiceDevice, ServiceSpec, VmSpec, ports_of,
+    Bundle, Class, DiskSpec, DriveKind, PortSpec, Schedule, ServiceDevice, ServiceSpec, Uplink, VmSpec,
+    ports_of,
 };
 use turnstile_machine::Functions;
 use turnstile_service::drive::Drive;
@@ -113,19 +114,23 @@ fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Fun
     functions
 }
 
-/// Builds the services of a bundle, with these disks, and connects them with the VMs that they serve. `running` CPUs of the machine run.
+/// Builds the services of a bundle, with these disks, and connects them with the VMs that they serve. `running` CPUs of the machine run. If devices are to
+/// `stray`, they are told addresses that are not theirs.
 ///
 /// # Errors
 /// Says which cannot be built, and why.
 pub fn build_services(
     bundle: &Bundle<'static>,
     disks: &[Option<Storage>],
+    stray: bool,
     (host, running): (&'static Host, usize),
     guests: &mut [Guest],
 ) -> Result<Vec<&'static Hosted>, (&'static str, service::Error)> {
     let wants_card = bundle.services().iter().any(|service| service.uplink.is_some());
     let wants_function = wants_card || bundle.disks().iter().any(|disk| disk.drive.is_some());
     let bridges = if wants_function { host.bridges() } else { &[] };
+    // The boot CPU, as for the console.
+    driven::watch(bridges, 0);
     let (mut all, mut claims) = (Vec::new(), Claims::new(bridges));
     for (number, spec) in bundle.services().iter().enumerate() {
         let storage = spec.disk.and_then(|disk| disks.get(disk).copied()).flatten();
@@ -133,7 +138,8 @@ pub fn build_services(
             let own = |cpu| area(cpu, host, running).ok_or(service::Error::NoCpu(cpu));
             let cpu = spec.cpu.map(own).transpose()?;
             let wanted = wanted(spec, bundle.disks());
-            let driven = wanted.map(|wanted| claim(&mut claims, wanted, &members, cpu)).transpose()?;
+            let driven =
+                wanted.map(|wanted| claim(&mut claims, (wanted, stray), &members, cpu)).transpose()?;
             Hosted::build(number, spec, members, storage, driven, cpu)
         });
         all.push(hosted.map_err(|error| (spec.name, error))?);
@@ -155,7 +161,8 @@ fn disk_of<'a>(spec: &ServiceSpec<'_>, disks: &'a [DiskSpec<'a>]) -> Option<&'a 
 /// Returns which PCI function of the machine a service is to have: the card of a network, or the controller of a disk.
 fn wanted(spec: &ServiceSpec<'_>, disks: &[DiskSpec<'_>]) -> Option<Wanted> {
     if let Some(uplink) = spec.uplink {
-        return Some(Wanted { kind: Kind::Ethernet, number: uplink.card, settings: [0; 2] });
+        let Uplink { card, trusted } = uplink;
+        return Some(Wanted { kind: Kind::Ethernet, number: card, trusted, settings: [0; 2] });
     }
     let &DiskSpec { read_only, drive: Some(drive), .. } = disk_of(spec, disks)? else { return None };
     let kind = match drive.kind {
@@ -163,18 +170,18 @@ fn wanted(spec: &ServiceSpec<'_>, disks: &[DiskSpec<'_>]) -> Option<Wanted> {
         DriveKind::Virtio => Kind::VirtioBlock,
     };
     let settings = Drive { partition: drive.partition, read_only }.words();
-    Some(Wanted { kind, number: drive.number, settings })
+    Some(Wanted { kind, number: drive.number, trusted: drive.trusted, settings })
 }
 
 /// Gives a service its function, which interrupts the service's own CPU, or that of the first vCPU of its first VM.
 fn claim(
     claims: &mut Claims<Bridge>,
-    wanted: Wanted,
+    (wanted, stray): (Wanted, bool),
     members: &[Member],
     cpu: Option<&PerCpu>,
 ) -> Result<(Driven, Device), service::Error> {
     let vcpu = members.first().and_then(|member| member.vm.vcpu(0)).ok_or(service::Error::Vm)?;
-    driven::claim(claims, wanted, cpu.unwrap_or(vcpu.cpu).index).map_err(service::Error::Driven)
+    driven::claim(claims, (wanted, stray), cpu.unwrap_or(vcpu.cpu).index).map_err(service::Error::Driven)
 }
 
 /// Finds the VMs that a service serves.

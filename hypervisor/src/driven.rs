@@ -3,10 +3,12 @@
 
 use core::fmt;
 
+use turnstile_service::abi;
+
 use crate::arch::boot::Bridge;
-use crate::arch::pci::{Claims, Function, Kind, Refusal};
+use crate::arch::pci::{Claims, Function, HostBridge, Kind, Range, Reach, Refusal};
 use crate::arch::service::{Device, Window};
-use crate::machine;
+use crate::{line, machine};
 
 /// A copy of a function's configuration space, and behind it memory that the function shares with the program that drives it. Blocks of this
 /// many bytes are mapped with large pages.
@@ -24,6 +26,8 @@ pub struct Wanted {
     pub kind: Kind,
     /// Its number among the machine's functions of that kind.
     pub number: usize,
+    /// Whether the configuration accepts that it, and its program, reach all memory.
+    pub trusted: bool,
     /// What the configuration says of it, for the program.
     pub settings: [u64; 2],
 }
@@ -53,21 +57,47 @@ impl fmt::Display for Error {
     }
 }
 
-/// Gives a function, which is to interrupt the CPU of this index. Returns what its program is to have of it, too.
+/// Gives a function, which is to interrupt the CPU of this index. Returns what its program is to have of it, too. If it is to `stray` and an IOMMU
+/// keeps it from that, its program is told that the memory is where that of somebody else is.
 ///
 /// # Errors
-/// When the machine has no such function, or no memory for it.
+/// When the machine has no such function, or no memory for it, or nothing keeps it to that and it is not trusted.
 #[inline(never)] // What it needs of the stack is given back.
-pub fn claim(claims: &mut Claims<Bridge>, wanted: Wanted, cpu: usize) -> Result<(Driven, Device), Error> {
-    let Wanted { kind, number, settings } = wanted;
+pub fn claim(
+    claims: &mut Claims<Bridge>,
+    (wanted, stray): (Wanted, bool),
+    cpu: usize,
+) -> Result<(Driven, Device), Error> {
+    let Wanted { kind, number, trusted, settings } = wanted;
     let refused = |refusal| Error { kind, cause: Cause::Pci(refusal) };
     let function = claims.claim(kind, number, cpu).map_err(refused)?;
     let copy = machine::storage(BLOCK, &function.configuration)
         .map_err(|error| Error { kind, cause: Cause::Memory(error) })?;
-    let host = copy + COPY;
-    let guest = function.reach(host).map_err(refused)?;
-    let memory = Window { guest, host, size: BLOCK - COPY, ..Window::default() };
+    let shared = Range { base: copy + COPY, size: BLOCK - COPY };
+    let Reach { bus, guarded } = function.reach(shared, trusted).map_err(refused)?;
+    let guest = if stray && guarded { bus.wrapping_add(BLOCK) } else { bus };
+    let memory = Window { guest, host: shared.base, size: shared.size, ..Window::default() };
     let configuration = Window { host: copy, size: COPY, read_only: true, ..Window::default() };
-    let device = Device::new(&function.bars, configuration, memory, settings);
+    // A device of virtio could reach past the IOMMU: its program does not drive one that says so.
+    let [first, second] = settings;
+    let kept = if guarded && !trusted { abi::DEVICE_GUARDED } else { 0 };
+    let device = Device::new(&function.bars, configuration, memory, [first, second | kept]);
     Ok((function, device))
+}
+
+/// Has IOMMUs interrupt the CPU of this index when they have refused something.
+pub fn watch(bridges: &[Bridge], cpu: usize) {
+    bridges.iter().for_each(|bridge| {
+        bridge.watch(cpu);
+    });
+}
+
+/// Reports what IOMMUs have refused functions of this one's bridge: of each function once.
+pub fn report(function: &Driven) {
+    function.faults(&mut |fault| line::report(format_args!("{fault}")));
+}
+
+/// Reports it of all bridges.
+pub fn report_all(bridges: &[Bridge]) {
+    bridges.iter().for_each(|bridge| bridge.faults(&mut |fault| line::report(format_args!("{fault}"))));
 }

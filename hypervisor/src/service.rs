@@ -533,6 +533,8 @@ impl Outside for Hosted {
     fn allow(&self, allowed: bool) {
         if let Some(function) = &self.driven {
             function.allow(allowed);
+            // An IOMMU that does not interrupt is looked at here: a device that was refused something fails, and begins anew.
+            driven::report(function);
         }
     }
 

@@ -22,6 +22,7 @@ use crate::arch::vm::Vm;
 use crate::arch::{CommonMonitor, println, set_monitor};
 use crate::build::{build, build_services};
 use crate::disk;
+use crate::driven;
 use crate::guest::Guest;
 use crate::line::{self, Receiver};
 use crate::options;
@@ -99,7 +100,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     if let Some(kind) = options.provoke {
         fault::provoke(kind);
     }
-    let (system, running) = set_up(host);
+    let (system, running) = set_up(host, options.provoke == Some(Provoked::Stray));
     TIMES.end(Phase::Vms, time::ticks());
     times::report();
     system.introduce();
@@ -115,10 +116,10 @@ fn turnstile_main(host: &'static Host) -> ! {
     turnstile_cpu_main(host.cpus[0])
 }
 
-/// Makes the VMs of the machine's bundle, starts the CPUs that they need, and returns the system and how many CPUs run. Not in
-/// [`turnstile_main`]: the bundle's tables would lie on the stack on which this CPU runs its guests.
+/// Makes the VMs of the machine's bundle, starts the CPUs that they need, and returns the system and how many CPUs run. If devices are to
+/// `stray`, they are told wrong addresses. Not in [`turnstile_main`]: the bundle's tables would lie on the stack on which this CPU runs its guests.
 #[inline(never)]
-fn set_up(host: &'static Host) -> (&'static System, usize) {
+fn set_up(host: &'static Host, stray: bool) -> (&'static System, usize) {
     let Some(blob) = host.bundle else {
         refuse(
             host,
@@ -148,7 +149,7 @@ fn set_up(host: &'static Host) -> (&'static System, usize) {
         Ok(disks) => disks,
         Err((name, error)) => refuse(host, format_args!("disk {name} cannot be made: {error}")),
     };
-    let services = match build_services(&bundle, &disks, (host, running), &mut guests) {
+    let services = match build_services(&bundle, &disks, stray, (host, running), &mut guests) {
         Ok(services) => services,
         Err((name, error)) => refuse(host, format_args!("service {name} cannot be built: {error}")),
     };
@@ -297,7 +298,11 @@ impl CommonMonitor<Vm> for System {
             return line::receive(self);
         }
         let service = self.services.iter().find(|service| service.is_interrupted_by(intid));
-        service.into_iter().for_each(|service| service.interrupted());
+        match service {
+            Some(service) => service.interrupted(),
+            // Others that are connected are IOMMUs.
+            None => driven::report_all(self.host.bridges()),
+        }
     }
 
     fn deadline(&self) {

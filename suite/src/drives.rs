@@ -38,7 +38,83 @@ pub fn scenarios() -> Vec<Scenario> {
     let own_cpu = own_cpu().on_all().map(Scenario::long);
     let refused =
         [no_controller(Isa::Arm64, "nvme0", NO_NVME), no_controller(Isa::X86_64, "virtio0", NO_VIRTIO)];
-    kept.chain(long).chain(own_cpu).chain(refused).collect()
+    let all = kept
+        .chain(long)
+        .chain(own_cpu)
+        .map(|scenario| if scenario.isa != Isa::Power64 { guarded(scenario) } else { scenario });
+    all.chain(refused)
+        .chain([no_iommu()])
+        .chain([strays("drives/stray", "nvme0"), strays("drives/stray-virtio", "virtio0")])
+        .chain([strays_unheard()])
+        .collect()
+}
+
+/// The same with an IOMMU, instead of trust.
+fn guarded(scenario: Scenario) -> Scenario {
+    let config = scenario.config.replace("trusted = true\n", "");
+    scenario.with_config(config)
+}
+
+/// The controller is told addresses that are not its own: the IOMMU refuses them, and that is said once. Its guest goes on without the disk, and the
+/// other one as if nothing were.
+fn strays(name: &str, device: &str) -> Scenario {
+    let disk =
+        format!("[[disk]]\nname = \"data\"\ndevice = \"{device}\"\nsize = \"1MiB\"\ntime-limit = \"1s\"\n");
+    let linux = linux("linux", 1, "quiet", "disks = [\"data\"]");
+    let config = linux + &guest("other", "echo", "16MiB", "") + &disk;
+    let steps = [
+        &[Step::Text("PCI function 00:01.0 reached for 0x")],
+        &is_up(0)[..],
+        &[
+            Step::Type(1, "two\r"),
+            Step::Expect(1, "@echo two"),
+            Step::Type(1, "quit\r"),
+            Step::Stopped(1, StopReason::PowerOff),
+            Step::Type(0, "poweroff -f\r"),
+            Step::Stopped(0, StopReason::PowerOff),
+        ],
+    ];
+    let scenario = Scenario::new(name, config, steps.concat()).limit(300).judge(is_told_once);
+    scenario.prepare(|boot, _| {
+        boot.append.push_str(" provoke=stray");
+        Ok(())
+    })
+}
+
+/// The same where the IOMMU tells nobody: QEMU's AMD-Vi, up to version 10.0, records no event.
+fn strays_unheard() -> Scenario {
+    let mut scenario = strays("drives/stray", "nvme0").on_pc();
+    // The line of the log.
+    scenario.steps.remove(0);
+    scenario.judge(is_not_told)
+}
+
+/// QEMU's controller stops when it cannot read its queue, and not when it reads what is none.
+fn is_not_told(record: &Record) -> Result<(), String> {
+    match (record.text.contains("it has stopped"), record.text.contains("reached for")) {
+        (true, false) => Ok(()),
+        (false, _) => Err("nothing kept the controller from what is not its own".to_owned()),
+        (_, true) => Err("QEMU's AMD-Vi records events: expect the line of the log".to_owned()),
+    }
+}
+
+fn is_told_once(record: &Record) -> Result<(), String> {
+    match record.text.matches("reached for").count() {
+        1 => Ok(()),
+        count => Err(format!("{count} faults of one function were reported")),
+    }
+}
+
+/// A machine that has no IOMMU, for a controller that is not trusted.
+fn no_iommu() -> Scenario {
+    let disk = "[[disk]]\nname = \"data\"\ndevice = \"nvme0\"\nsize = \"1MiB\"\n";
+    let config = guest("vm", "echo", "16MiB", "disks = [\"data\"]") + disk;
+    let text = "its NVMe controller cannot be used: nothing keeps its PCI function to its own memory";
+    let scenario = Scenario::new("refusal/no-iommu", config, vec![Step::Text(text)]);
+    scenario.ending(Ending::Refused).prepare(|boot, _| {
+        boot.iommu = false;
+        Ok(())
+    })
 }
 
 /// A Linux with a partition of a disk behind this controller, and the script that it runs. An emulator that others keep from running is not to

@@ -266,7 +266,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     if !options.forward.is_empty() && !config.services.iter().any(leads_to_the_first_card) {
         let failure =
             Failure::usage("no network of this machine has the uplink net0, to which --forward leads");
-        return Err(failure.help("write uplink = \"net0\" and trusted = true in a [[network]]"));
+        return Err(failure.help("write uplink = \"net0\" in a [[network]]"));
     }
     machine::check_hypervisor(options.image.as_deref(), config.machine.board.isa())?;
     let qemu = setup::qemu::ensure(layout, config.machine.board.isa(), options.qemu.program.as_deref())?;

@@ -67,6 +67,7 @@ pub fn assemble(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&
     boot.board = config.machine.board;
     boot.cards = config.cards();
     boot.drives = drives::all(config);
+    boot.iommu = config.iommu();
     Ok(boot)
 }
 

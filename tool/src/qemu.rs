@@ -79,9 +79,14 @@ pub struct Boot {
     pub forwards: Vec<Forward>,
     /// Its disk controllers, those of each kind in their order.
     pub drives: Vec<Drive>,
+    /// Whether it has an IOMMU, which its devices do not bypass.
+    pub iommu: bool,
     /// More arguments, at the end.
     pub extra: Vec<OsString>,
 }
+
+/// What a virtio device needs to be behind an IOMMU: others of QEMU's reach memory past it.
+const BEHIND_IOMMU: &str = ",iommu_platform=on";
 
 /// QEMU's device that is such a card.
 const fn device(card: NetworkCard) -> &'static str {
@@ -110,6 +115,7 @@ impl Boot {
             cards: Vec::new(),
             forwards: Vec::new(),
             drives: Vec::new(),
+            iommu: false,
             extra: Vec::new(),
         }
     }
@@ -141,6 +147,10 @@ impl Boot {
         }
         if let Some((device, _)) = &elsewhere {
             add(&["-device", device]);
+        }
+        if self.iommu && self.board == Board::Q35 {
+            // Before the devices that are to be behind it. Without `pt=off` QEMU has it translate nothing.
+            add(&["-device", "amd-iommu,intremap=on,pt=off"]);
         }
         let cards = self.cards.iter().enumerate().flat_map(|(number, card)| self.card(number, *card));
         for word in cards.chain(self.drives.iter().enumerate().flat_map(|(at, drive)| self.drive(at, drive)))
@@ -174,6 +184,10 @@ impl Boot {
     /// The arguments that add a network card. It has no program for firmware: that would look for something to boot.
     fn card(&self, number: usize, card: NetworkCard) -> Vec<String> {
         let mut device = format!("{},netdev=net{number},romfile=", device(card));
+        if card == NetworkCard::Virtio && self.iommu {
+            device.push_str(",disable-legacy=on");
+            device.push_str(BEHIND_IOMMU);
+        }
         let mut arguments = self.place(number, &mut device);
         let mut network = format!("user,id=net{number}");
         for Forward { host, guest } in self.forwards.iter().filter(|_| number == 0) {
@@ -210,7 +224,10 @@ impl Boot {
         };
         let mut device = match kind {
             DriveKind::Nvme => format!("nvme,drive={id},serial={serial}"),
-            DriveKind::Virtio => format!("virtio-blk-pci,drive={id},serial={serial},disable-legacy=on"),
+            DriveKind::Virtio => {
+                let behind = if self.iommu { BEHIND_IOMMU } else { "" };
+                format!("virtio-blk-pci,drive={id},serial={serial},disable-legacy=on{behind}")
+            }
         };
         let mut arguments = self.place(self.cards.len() + at, &mut device);
         let drive = format!("if=none,id={id},{drive}");
@@ -237,8 +254,10 @@ impl Boot {
                     GicVersion::V2 => 2,
                     GicVersion::V3 => 3,
                 };
+                let iommu = if self.iommu { ",iommu=smmuv3" } else { "" };
                 // A random seed in the device tree would make runs differ.
-                let machine = format!("virt,virtualization={el2},gic-version={gic},dtb-randomness=off");
+                let machine =
+                    format!("virt,virtualization={el2},gic-version={gic},dtb-randomness=off{iommu}");
                 let (cpus, memory) = (self.cpus.to_string(), format!("{}M", self.memory >> 20));
                 ["-machine", &machine, "-cpu", &self.cpu, "-smp", &cpus, "-m", &memory]
                     .map(str::to_owned)
@@ -431,6 +450,23 @@ mod tests {
         ];
         let places: Vec<_> = all.iter().map(|words| shown.find(words).expect(words)).collect();
         assert!(places.is_sorted(), "numbers are those of PCI addresses: {shown}");
+        assert!(!shown.contains("iommu"), "{shown}");
+        boot.iommu = true;
+        let shown = boot.shown(Path::new("qemu"));
+        assert!(shown.contains("dtb-randomness=off,iommu=smmuv3 "), "{shown}");
+        let behind = "disable-legacy=on,iommu_platform=on ";
+        assert!(shown.contains(&format!("-device virtio-net-pci,netdev=net0,romfile=,{behind}")), "{shown}");
+        assert!(
+            shown.contains(&format!("-device virtio-blk-pci,drive=virtio0,serial=root,{behind}")),
+            "{shown}"
+        );
+        assert!(shown.contains("-device nvme,drive=nvme0,serial=none "), "it has no say: {shown}");
+        boot.board = Board::Q35;
+        let shown = boot.shown(Path::new("qemu"));
+        let iommu = shown.find("-device amd-iommu,intremap=on,pt=off ").unwrap();
+        assert!(iommu < shown.find("virtio-net-pci").unwrap(), "before what is behind it: {shown}");
+        boot.iommu = false;
+        assert!(!boot.shown(Path::new("qemu")).contains("amd-iommu"));
         boot.board = Board::Powernv9;
         let shown = boot.shown(Path::new("qemu"));
         assert!(shown.contains("-device nvme,drive=nvme1,serial=root,bus=port2 "), "{shown}");

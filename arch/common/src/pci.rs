@@ -11,6 +11,7 @@ use pci_types::capability::{MsixCapability, PciCapability};
 use pci_types::{Bar, CommandRegister, ConfigRegionAccess, EndpointHeader, HeaderType, PciHeader};
 
 pub use pci_types::PciAddress;
+pub use turnstile_firmware::Range;
 
 use crate::memory::PAGE;
 use crate::service::Window;
@@ -47,6 +48,37 @@ pub enum Wiring {
     },
 }
 
+/// How a function reaches memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// The bus address of the memory's first byte.
+    pub bus: u64,
+    /// Whether an IOMMU keeps the function from all other memory. Its addresses are the physical ones then: a function that the machine's
+    /// owner has left out of the translation reaches the right bytes, too.
+    pub guarded: bool,
+}
+
+/// A function has reached for memory that is not its own, and was refused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Who, as the IOMMU knows it: it may be a bridge in front of the function.
+    pub function: PciAddress,
+    /// The bus address, if the IOMMU tells it.
+    pub address: Option<u64>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { function, address } = self;
+        let (bus, device, number) = (function.bus(), function.device(), function.function());
+        write!(f, "PCI function {bus:02x}:{device:02x}.{number} reached for ")?;
+        match address {
+            Some(address) => write!(f, "{address:#x}, which is not its own"),
+            None => f.write_str("what is not its own"),
+        }
+    }
+}
+
 /// The host bridge, as an architecture reaches it: one segment, and what is behind it. Configuration space is accessed by the boot CPU until VMs run,
 /// and then by who is inside the service that has the function.
 pub trait HostBridge: ConfigRegionAccess + Sync {
@@ -57,8 +89,17 @@ pub trait HostBridge: ConfigRegionAccess + Sync {
     fn room(&self) -> Option<(u64, u64)>;
     /// Returns the physical address of a bus address of memory. `None` if no CPU reaches it.
     fn physical(&self, bus: u64) -> Option<u64>;
-    /// Lets a function reach all memory, where that has to be said, and returns the address under which it reaches a physical one.
-    fn reach(&self, function: PciAddress, physical: u64) -> Option<u64>;
+    /// Lets a function reach this memory, of whole pages: behind an IOMMU this alone, else all memory. A function for which this has not been
+    /// called reaches nothing behind an IOMMU. `None` if it cannot reach that.
+    fn reach(&self, function: PciAddress, memory: Range) -> Option<Reach>;
+    /// Has an IOMMU in front of its functions interrupt a CPU, by its index, when it has refused something. Returns the number by which
+    /// [`interrupt`](crate::monitor::CommonMonitor::interrupt) is told of it. `None` if it has none, or interrupts nobody.
+    fn watch(&self, _cpu: usize) -> Option<u32> {
+        None
+    }
+    /// Hands over what an IOMMU has refused since the last time: a bounded number of faults, of each function its first one alone. It records no
+    /// other ones of that function, so nobody keeps a CPU busy with faults. Without an IOMMU there are none.
+    fn faults(&self, _take: &mut dyn FnMut(Fault)) {}
     /// Says whether functions can be connected by messages.
     fn takes_messages(&self) -> bool;
     /// Has a function interrupt a CPU, by its index. Returns the number by which [`interrupt`](crate::monitor::CommonMonitor::interrupt) is told of
@@ -118,6 +159,8 @@ pub enum Refusal {
     NoInterrupt,
     /// It does not reach memory.
     NoMemory,
+    /// It reaches all memory, and nobody has said that this is accepted.
+    Unguarded,
 }
 
 impl fmt::Display for Refusal {
@@ -132,6 +175,9 @@ impl fmt::Display for Refusal {
             Self::Malformed(bar) => write!(f, "BAR {bar} of its PCI function makes no sense"),
             Self::NoInterrupt => f.write_str("its PCI function has no interrupt that this machine connects"),
             Self::NoMemory => f.write_str("its PCI function does not reach memory"),
+            Self::Unguarded => f.write_str(
+                "nothing keeps its PCI function to its own memory: the machine has no IOMMU; write trusted = true if you accept that",
+            ),
         }
     }
 }
@@ -421,12 +467,13 @@ fn copy(bridge: &impl HostBridge, address: PciAddress) -> [u8; CONFIGURATION] {
 }
 
 impl<B: HostBridge> Function<B> {
-    /// Returns the address under which it reaches a physical one.
+    /// Lets it reach this memory, and no other, or all if it is `trusted` with it.
     ///
     /// # Errors
-    /// When it does not reach that.
-    pub fn reach(&self, physical: u64) -> Result<u64, Refusal> {
-        self.bridge.reach(self.address, physical).ok_or(Refusal::NoMemory)
+    /// When it does not reach that, or all memory without being trusted.
+    pub fn reach(&self, memory: Range, trusted: bool) -> Result<Reach, Refusal> {
+        let reach = self.bridge.reach(self.address, memory).ok_or(Refusal::NoMemory)?;
+        if reach.guarded || trusted { Ok(reach) } else { Err(Refusal::Unguarded) }
     }
 
     /// Lets it reach memory and interrupt, or no longer. Only who is inside the service that has it.
@@ -436,6 +483,11 @@ impl<B: HostBridge> Function<B> {
             // Accesses that it has begun arrive before the answer of this read (PCI Express Base Specification, section 2.4.1).
             let _ = PciHeader::new(self.address).id(self.bridge);
         }
+    }
+
+    /// Hands over what an IOMMU has refused functions of its bridge, as [`HostBridge::faults`] has it.
+    pub fn faults(&self, take: &mut dyn FnMut(Fault)) {
+        self.bridge.faults(take);
     }
 
     /// Masks or unmasks its interrupt.

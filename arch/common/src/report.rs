@@ -100,6 +100,8 @@ pub enum Provoked {
     Panic,
     /// A read of a guest's memory, once there is a guest ([`read_guest`]).
     ReadGuest,
+    /// Devices behind an IOMMU are told addresses that are not theirs.
+    Stray,
 }
 
 /// Faults on purpose, by writing to `code` or running `data`.
@@ -116,7 +118,7 @@ pub fn provoke(kind: Provoked, code: u64, data: u64) {
             core::hint::black_box(recurse(0));
         }
         Provoked::Panic => panic!("provoked"),
-        Provoked::ReadGuest => {}
+        Provoked::ReadGuest | Provoked::Stray => {}
     }
 }
 

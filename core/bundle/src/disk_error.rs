@@ -34,8 +34,6 @@ pub enum DiskError {
     NoController(usize, usize),
     /// It is a partition with this number, and numbers are from 1 to the second one.
     NoPartition(u32, u32),
-    /// Its controller is not trusted.
-    Untrusted,
     /// The disk of this index is behind the same controller.
     SameController(usize),
 }
@@ -66,9 +64,6 @@ impl fmt::Display for DiskError {
             Self::NoPartition(number, most) => {
                 write!(f, "there is no partition {number}; numbers are from 1 to {most}")
             }
-            Self::Untrusted => f.write_str(
-                "its disk controller reaches all memory of the machine, because no IOMMU is used; say that it is trusted",
-            ),
             Self::SameController(other) => {
                 write!(f, "disk {other} is behind the same controller; give each its own")
             }

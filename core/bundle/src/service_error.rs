@@ -49,8 +49,6 @@ pub enum ServiceError {
     UplinkDevice,
     /// Its uplink is a card with this number, and numbers are below the second one.
     NoCard(usize, usize),
-    /// It has an uplink and is not trusted.
-    Untrusted,
     /// The service of this index has the same uplink.
     SameCard(usize),
     /// It runs on a physical CPU with this number, which no machine has.
@@ -94,9 +92,6 @@ impl fmt::Display for ServiceError {
             Self::NoCard(card, most) => {
                 write!(f, "there is no network card {card}; numbers are below {most}")
             }
-            Self::Untrusted => f.write_str(
-                "its network card reaches all memory of the machine, because no IOMMU is used; say that it is trusted",
-            ),
             Self::SameCard(other) => {
                 write!(f, "service {other} has the same network card; give each its own")
             }

@@ -6,6 +6,7 @@
 //! | `boot` | what the boot loader passes, by PVH or by multiboot2 |
 //! | `tables` | the ACPI tables and their checksums |
 //! | `madt`, `fadt` | CPUs and I/O APICs; power and timers |
+//! | [`ivrs`] | IOMMUs, and what is behind them |
 //! | `clock` | the real-time clock |
 //! | `mp` | MultiProcessor tables, for machines without ACPI |
 //! | `tree` | the device tree, on machines other than PCs |
@@ -19,6 +20,7 @@ pub mod boot;
 mod bytes;
 pub mod clock;
 mod fadt;
+pub mod ivrs;
 mod madt;
 mod mp;
 mod tables;
@@ -106,6 +108,8 @@ pub struct Machine {
     pub local_apic: u64,
     /// Power and timers.
     pub power: Power,
+    /// IOMMUs.
+    pub iommus: ivrs::Ivrs,
 }
 
 impl Machine {
@@ -116,6 +120,7 @@ impl Machine {
             isa: core::array::from_fn(|irq| Line::isa(irq as u32)),
             local_apic: 0xfee0_0000,
             power: Power::default(),
+            iommus: ivrs::Ivrs::default(),
         }
     }
 
@@ -136,6 +141,9 @@ impl Machine {
             }
             if let Some(table) = root.find(memory, b"APIC") {
                 madt::read(table, &mut machine);
+            }
+            if let Some(table) = root.find(memory, b"IVRS") {
+                machine.iommus = ivrs::read(table);
             }
         }
         if machine.cpus.is_empty() {

@@ -191,3 +191,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn iommus_are_found() {
+    let mut ram = Ram::new();
+    ram.put_root(RSDP, 0x10_0000, &[0x10_1000, 0x10_2000], true);
+    ram.put_table(0x10_1000, b"APIC", &madt());
+    // One at 0xfed80000, with all functions behind it.
+    let block = bytes(&[
+        (0, 8),
+        (0, 4),
+        (0x10, 1),
+        (0, 1),
+        (28, 2),
+        (2, 2),
+        (0x40, 2),
+        (0xfed8_0000, 8),
+        (0, 8),
+        (1, 4),
+    ]);
+    ram.put_table(0x10_2000, b"IVRS", &block);
+    let machine = Machine::read(&ram, Some(RSDP)).unwrap();
+    assert_eq!(machine.iommus.iommus[0].address, 0xfed8_0000);
+    assert_eq!(machine.iommus.requester(0x18), Some(0x18));
+}

@@ -124,7 +124,7 @@ impl<F: Format> PageTable<F> {
                 Entry::Table(child) => child,
                 Entry::Invalid => {
                     let child = self.allocate(tables, depth + 1)?;
-                    tables.write(table, index, self.format().table(child));
+                    tables.write(table, index, self.format().table(level, child));
                     child
                 }
                 Entry::Leaf(..) => return Err(Error::AlreadyMapped(address)),

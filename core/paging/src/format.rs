@@ -81,8 +81,8 @@ pub trait Format: Copy {
     /// Encodes a page or block at `level`. `address` is a multiple of the level's span.
     fn leaf(&self, level: Level, address: PhysAddr, attributes: Self::Attributes) -> u64;
 
-    /// Encodes a pointer to a table of the next level.
-    fn table(&self, address: PhysAddr) -> u64;
+    /// Encodes a pointer, in a table of `level`, to a table of the next one.
+    fn table(&self, level: Level, address: PhysAddr) -> u64;
 
     /// Decodes an entry read at `level`.
     fn decode(&self, level: Level, entry: u64) -> Entry<Self::Attributes>;

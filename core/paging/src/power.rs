@@ -100,7 +100,7 @@ impl Format for Partition {
         entry
     }
 
-    fn table(&self, address: PhysAddr) -> u64 {
+    fn table(&self, _: Level, address: PhysAddr) -> u64 {
         // Every table that is pointed to has as many index bits.
         VALID | address.0 & TABLE_ADDRESS | u64::from(TABLE_BITS)
     }

@@ -265,7 +265,7 @@ impl<F: Format> PageTable<F> {
                 Entry::Table(child) => child,
                 Entry::Invalid => {
                     let child = self.allocate(tables, depth + 1)?;
-                    tables.write(table, index, self.format.table(child));
+                    tables.write(table, index, self.format.table(level, child));
                     child
                 }
                 Entry::Leaf(..) => return Err(Error::AlreadyMapped(mapping.address)),
@@ -322,7 +322,7 @@ impl<F: Format> PageTable<F> {
             let index = level.index(address);
             tables.write(table, index, 0);
             tables.invalidate(address & !(level.span() - 1), level.span());
-            tables.write(table, index, self.format.table(child));
+            tables.write(table, index, self.format.table(level, child));
         }
         Ok(())
     }

@@ -120,7 +120,7 @@ impl Format for Nested {
         entry
     }
 
-    fn table(&self, address: PhysAddr) -> u64 {
+    fn table(&self, _: Level, address: PhysAddr) -> u64 {
         table(address)
     }
 
@@ -207,7 +207,7 @@ impl Format for HostTables {
         leaf(level, address) | permission | device | user
     }
 
-    fn table(&self, address: PhysAddr) -> u64 {
+    fn table(&self, _: Level, address: PhysAddr) -> u64 {
         table(address)
     }
 

@@ -307,7 +307,7 @@ fn descriptors_have_the_architected_bits() {
     assert_eq!(leaf(*page, Stage2Attributes::RAM), 0x0000_1234_5600_07ff);
     assert_eq!(leaf(*page, Stage2Attributes::DEVICE) & !ADDRESS_48, 0x0040_0000_0000_06c7);
     assert_eq!(leaf(*page, Stage2Attributes::ROM) & 0xc0, 0x40);
-    assert_eq!(format.table(PhysAddr(0x7000)), 0x7003);
+    assert_eq!(format.table(*block, PhysAddr(0x7000)), 0x7003);
 
     let format = Stage1El2::new(Stage1Regime::El2And0, 48).unwrap();
     let [.., block, page] = format.levels() else { panic!() };

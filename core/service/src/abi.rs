@@ -167,6 +167,9 @@ pub const DEVICE_MEMORY: u64 = 7;
 /// [`Drive`](crate::drive::Drive) for a disk controller, and zeros for a network card.
 pub const DEVICE_READY: u64 = 8;
 
+/// The bit of the second of these words that says that the device is to reach memory by an IOMMU alone.
+pub const DEVICE_GUARDED: u64 = 1 << 63;
+
 /// The answer's value to a [`Kind::Device`] or a [`Kind::Interrupt`] of a device that the service does not drive: it does not interrupt until the
 /// service begins anew.
 pub const UNDRIVEN: u64 = 1;

@@ -26,8 +26,13 @@ struct Slot {
     patches: BTreeMap<u16, u8>,
     /// How often the status is read until a reset has ended.
     slow: Cell<u32>,
+    /// Whether an IOMMU is to guard it, and whether it offers that.
+    guarded: [bool; 2],
     effects: RefCell<Vec<Effect>>,
 }
+
+/// VIRTIO_F_ACCESS_PLATFORM, in the upper word of the features.
+const PLATFORM: u32 = 1 << 1;
 
 const LENGTHS: [u64; 6] = [0, 0x1000, 0, 0, 0x4000, 0];
 
@@ -41,6 +46,7 @@ impl Slot {
             function: function.into(),
             patches: BTreeMap::new(),
             slow: Cell::new(0),
+            guarded: [false; 2],
             effects: RefCell::default(),
         }
     }
@@ -84,15 +90,37 @@ impl pci::Function for Slot {
             self.slow.update(|slow| slow - 1);
             return 0x4f;
         }
-        self.disk.borrow_mut().read(bar, offset, size) as u32
+        let value = self.disk.borrow_mut().read(bar, offset, size) as u32;
+        let is_upper = (bar, offset) == (BAR_VIRTIO, 0x04) && self.read(bar, 0, 4) == 1;
+        if is_upper && self.guarded[1] { value | PLATFORM } else { value }
     }
 
     fn write(&self, bar: u8, offset: u64, size: u8, value: u32) {
         assert!(offset + u64::from(size) <= LENGTHS[usize::from(bar)] && offset.is_multiple_of(size.into()));
+        let is_upper = (bar, offset) == (BAR_VIRTIO, 0x0c) && self.read(bar, 0x08, 4) == 1;
+        let value = if is_upper && self.guarded[1] { value & !PLATFORM } else { value };
         let control = self.function.borrow().msix();
         let Outcome { effect, .. } = self.disk.borrow_mut().write(control, bar, offset, size, value.into());
         self.effects.borrow_mut().extend(effect);
     }
+
+    fn is_guarded(&self) -> bool {
+        self.guarded[0]
+    }
+}
+
+#[test]
+fn a_device_that_an_iommu_is_to_guard_must_offer_that() {
+    let begin = |guarded| {
+        let slot = Slot { guarded, ..Slot::new(true) };
+        let begun = Device::find(&slot).unwrap().begin(&slot, Features::empty());
+        (begun, pci::Function::read(&slot, BAR_VIRTIO, 0x14, 1) & 0x80 != 0)
+    };
+    let plain = Features::VERSION_1;
+    assert_eq!(begin([true, false]), (Err(Failure::Unguarded), true), "and the device is told");
+    assert_eq!(begin([true, true]), (Ok(plain | Features::ACCESS_PLATFORM), false));
+    assert_eq!(begin([false, true]), (Ok(plain | Features::ACCESS_PLATFORM), false));
+    assert_eq!(begin([false, false]), (Ok(plain), false));
 }
 
 #[test]

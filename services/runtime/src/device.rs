@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's device that the service drives: its registers, a copy of its configuration space, and memory that both reach.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use turnstile_service::abi::{DEVICE_CONFIGURATION, DEVICE_MEMORY};
 use turnstile_virtio::driver::pci::Function;
@@ -22,6 +22,14 @@ struct Part {
 /// Written before the first event that programs see, and read after that.
 static DEVICE: [Part; PARTS] =
     [const { Part { size: AtomicU64::new(0), address: AtomicU64::new(0) } }; PARTS];
+
+/// Whether it is to reach memory by an IOMMU alone.
+static GUARDED: AtomicBool = AtomicBool::new(false);
+
+/// Takes note of that.
+pub(crate) fn guard(guarded: bool) {
+    GUARDED.store(guarded, Ordering::Relaxed);
+}
 
 /// Takes note of a part: which, its size, its address here, its address for the device.
 pub(crate) fn attach([part, size, address, bus]: [u64; 4]) {
@@ -82,6 +90,10 @@ impl Function for Device {
     fn write(&self, bar: u8, offset: u64, size: u8, value: u32) {
         // What is not there is written to in vain.
         let _ = self.registers(bar).is_some_and(|registers| registers.write(offset, size, value.into()));
+    }
+
+    fn is_guarded(&self) -> bool {
+        GUARDED.load(Ordering::Relaxed)
     }
 }
 

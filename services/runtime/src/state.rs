@@ -3,7 +3,7 @@
 
 use core::cell::UnsafeCell;
 
-use turnstile_service::abi::{Answer, DEVICE_MEMORY, DEVICE_READY, DISK, Kind, REGISTERS};
+use turnstile_service::abi::{Answer, DEVICE_GUARDED, DEVICE_MEMORY, DEVICE_READY, DISK, Kind, REGISTERS};
 
 use crate::calls::done;
 use crate::device;
@@ -75,7 +75,8 @@ fn remember([_, number, a, b, c, d]: [u64; REGISTERS]) -> Answer {
 
 fn show<S: Service>(service: &mut S, [_, part, a, b, c, _]: [u64; REGISTERS]) -> Answer {
     if part == DEVICE_READY {
-        return service.device([a, b]);
+        device::guard(b & DEVICE_GUARDED != 0);
+        return service.device([a, b & !DEVICE_GUARDED]);
     }
     device::attach([part, a, b, c]);
     match part {
@@ -88,7 +89,10 @@ fn show<S: Service>(service: &mut S, [_, part, a, b, c, _]: [u64; REGISTERS]) ->
 mod tests {
     use turnstile_service::abi::member_device;
 
+    use turnstile_virtio::driver::pci::Function as _;
+
     use super::*;
+    use crate::device::Device;
     use crate::memory::{GuestMemory, Memory};
 
     /// What it was told of its device.
@@ -116,6 +120,13 @@ mod tests {
         };
         assert_eq!(show(0, [0; 2]), None, "a part");
         assert_eq!(show(DEVICE_READY, [1 << 63 | 2, 7]), Some([1 << 63 | 2, 7]));
+        assert!(!Device::own().is_guarded());
+        assert_eq!(
+            show(DEVICE_READY, [0, DEVICE_GUARDED | 7]),
+            Some([0, 7]),
+            "what is the device's is kept from it"
+        );
+        assert!(Device::own().is_guarded());
     }
 
     /// This member is of no other test.

@@ -122,6 +122,11 @@ impl Board {
         }
     }
 
+    /// Whether it has an IOMMU that the hypervisor drives, or QEMU's can have one.
+    pub fn has_iommu(self) -> bool {
+        matches!(self, Board::Virt | Board::Q35)
+    }
+
     /// The memory that its firmware is in, if that is in the middle of it.
     pub fn firmware_memory(self) -> Option<Firmware> {
         (self.isa() == Isa::Power64).then_some(Firmware { end: 1 << 30, free: 384 << 20 })

@@ -14,6 +14,7 @@ mod disk_format;
 mod disk_image;
 pub(crate) mod file;
 mod flat;
+mod guard;
 mod guest;
 pub(crate) mod images;
 mod machine;
@@ -90,6 +91,13 @@ impl Config {
             cards[uplink.card] = card;
         }
         cards
+    }
+
+    /// Says whether the machine must have an IOMMU: something that a service drives is not trusted.
+    pub fn iommu(&self) -> bool {
+        let mut uplinks = self.services.iter().filter_map(|service| service.uplink);
+        let mut devices = self.disks.iter().filter_map(|disk| disk.device.as_ref());
+        uplinks.any(|uplink| !uplink.trusted) || devices.any(|device| !device.value.drive.trusted)
     }
 
     /// Returns how many disk controllers of a kind the machine needs for its disks.
@@ -352,6 +360,7 @@ fn read_root(
     config.ports = network::ports(&config.services, &config.vms, problems);
     problems.extend(network::no_card(&networks, config.machine.board));
     problems.extend(controllers::no_controller(&disks, &networks, config.machine.board));
+    problems.extend(guard::unguarded(&networks, &disks, config.machine.board));
     config.disks = disks;
     Some(config)
 }

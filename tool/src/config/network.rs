@@ -63,12 +63,8 @@ fn read_uplink(reader: &mut Reader<'_, '_>) -> Option<Option<At<Uplink>>> {
         reader.problem(name.span, what, help);
         return None;
     };
-    if !trusted.is_some_and(|trusted| trusted.value) {
-        let what = "a network card reaches all memory of the machine, and so does the switch that drives it";
-        reader.problem(name.span, what, "write trusted = true if you accept that: no IOMMU is used");
-        return None;
-    }
-    Some(Some(At::new(Uplink { card, trusted: true }, name.span)))
+    let trusted = trusted.is_some_and(|trusted| trusted.value);
+    Some(Some(At::new(Uplink { card, trusted }, name.span)))
 }
 
 /// Makes a service of each network, and finds what does not fit together.

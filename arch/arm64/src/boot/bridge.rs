@@ -3,8 +3,9 @@
 
 use pci_types::ConfigRegionAccess;
 use turnstile_arch_common::mmio::Registers;
-use turnstile_arch_common::pci::{HostBridge, PciAddress, Wiring};
+use turnstile_arch_common::pci::{Fault, HostBridge, PciAddress, Range, Reach, Wiring};
 
+use super::iommu::Iommu;
 use crate::board::discover::pci::PciNode;
 use crate::cpu::{self, PerCpu};
 use crate::irq::controller::Controller;
@@ -20,13 +21,15 @@ pub struct Bridge {
     configuration: Registers,
     controller: &'static Controller,
     cpus: &'static [&'static PerCpu],
+    /// The machine's IOMMUs.
+    iommus: &'static [Iommu],
 }
 
 /// A function by bus, device and function.
 type Function = (u8, u8, u8);
 
 impl Bridge {
-    /// Makes one whose functions interrupt these CPUs.
+    /// Makes one whose functions interrupt these CPUs, and are behind some of these IOMMUs.
     ///
     /// # Safety
     /// The node's configuration space must be mapped as device memory for ever.
@@ -34,10 +37,11 @@ impl Bridge {
         node: PciNode,
         controller: &'static Controller,
         cpus: &'static [&'static PerCpu],
+        iommus: &'static [Iommu],
     ) -> Self {
         // SAFETY: the caller's promise.
         let configuration = unsafe { Registers::new(node.configuration.base) };
-        Self { node, configuration, controller, cpus }
+        Self { node, configuration, controller, cpus, iommus }
     }
 
     /// Returns where a register of a function is in the configuration space.
@@ -91,6 +95,11 @@ impl Bridge {
         }
         Some((function, pin))
     }
+
+    /// Returns the IOMMUs that its functions are behind.
+    fn iommus(&self) -> impl Iterator<Item = &'static Iommu> {
+        self.iommus.iter().filter(|iommu| self.node.streams(iommu.phandle()) != 0)
+    }
 }
 
 /// What of an address counts: there is one segment.
@@ -125,8 +134,25 @@ impl HostBridge for Bridge {
         self.node.physical(bus)
     }
 
-    fn reach(&self, _: PciAddress, physical: u64) -> Option<u64> {
-        self.node.reach(physical)
+    fn reach(&self, address: PciAddress, memory: Range) -> Option<Reach> {
+        let bus = self.node.reach(memory.base)?;
+        let (bus_number, device, number) = function(address);
+        let stream = self.node.stream(bus_number, device, number);
+        let behind = stream.and_then(|(phandle, stream)| {
+            let iommu = self.iommus.iter().find(|iommu| iommu.phandle() == phandle)?;
+            Some((iommu, stream))
+        });
+        let Some((iommu, stream)) = behind else { return Some(Reach { bus, guarded: false }) };
+        iommu.reach(address, stream, memory).then_some(Reach { bus, guarded: true })
+    }
+
+    fn watch(&self, cpu: usize) -> Option<u32> {
+        let cpu = self.cpus.get(cpu)?;
+        self.iommus().fold(None, |found, iommu| iommu.watch(cpu).or(found))
+    }
+
+    fn faults(&self, take: &mut dyn FnMut(Fault)) {
+        self.iommus().for_each(|iommu| iommu.faults(take));
     }
 
     fn takes_messages(&self) -> bool {

@@ -11,7 +11,9 @@ use turnstile_machine::GicVersion;
 
 use super::area::Area;
 use super::bridge::Bridge;
-use crate::board::discover::{CpuNode, Release, pci};
+use super::iommu::Iommu;
+use crate::board::discover::pci::PciNode;
+use crate::board::discover::{CpuNode, Release, iommu, pci};
 use crate::board::{power, psci};
 use crate::cpu::{self, PerCpu};
 use crate::irq::controller::Controller;
@@ -40,6 +42,7 @@ pub struct Host {
     /// What the firmware says of the machine.
     pub(super) tree: Fdt<'static>,
     pub(super) bridges: Once<Vec<Bridge>>,
+    pub(super) iommus: Once<Vec<Iommu>>,
 }
 
 /// The CPUs by the affinity fields of their MPIDR_EL1, each with its area, and the root of the EL2 tables. `secondary_entry` in
@@ -61,8 +64,11 @@ impl Host {
     /// Returns the PCI host bridges, in the order of the device tree. They are looked for, and mapped, when somebody asks.
     pub fn bridges(&'static self) -> &'static [Bridge] {
         self.bridges.call_once(|| {
-            let nodes = pci::bridges(self.tree).into_iter();
+            let nodes = pci::bridges(self.tree);
+            // Before the first of their functions is touched.
+            let iommus = self.iommus.call_once(|| self.start_iommus(&nodes));
             nodes
+                .into_iter()
                 .filter_map(|node| {
                     let configuration = node.configuration;
                     if let Err(error) = memory::map_registers(configuration) {
@@ -70,10 +76,32 @@ impl Host {
                         return None;
                     }
                     // SAFETY: just mapped, for ever.
-                    Some(unsafe { Bridge::new(node, &self.controller, &self.cpus) })
+                    Some(unsafe { Bridge::new(node, &self.controller, &self.cpus, iommus) })
                 })
                 .collect()
         })
+    }
+
+    /// Starts the IOMMUs that functions of these bridges are behind. One that cannot be used guards nobody.
+    fn start_iommus(&'static self, bridges: &[PciNode]) -> Vec<Iommu> {
+        let start = |node: iommu::SmmuNode| {
+            let base = node.registers.base;
+            let streams =
+                bridges.iter().map(|bridge| bridge.streams(node.phandle)).max().filter(|end| *end != 0)?;
+            if let Err(error) = memory::map_registers(node.registers) {
+                println!("turnstile: the IOMMU at {base:#x} is not used: {error}");
+                return None;
+            }
+            // SAFETY: just mapped, for ever; each node is another IOMMU.
+            match unsafe { Iommu::start(node, &self.controller, streams) } {
+                Ok(iommu) => Some(iommu),
+                Err(error) => {
+                    println!("turnstile: the IOMMU at {base:#x} is not used: {error}");
+                    None
+                }
+            }
+        };
+        iommu::smmus(self.tree).into_iter().filter_map(start).collect()
     }
 
     /// Starts the CPUs with an index below `count`, all at once, and waits for them. Returns how many are running: those before

@@ -7,6 +7,7 @@
 //! | `start` | from there to the hypervisor's main function |
 //! | `host` | the machine as the hypervisor uses it; the start of its other CPUs |
 //! | `bridge` | the machine's PCI, for services that drive a device |
+//! | `iommu` | the machine's IOMMUs, which keep such devices to their memory |
 //! | [`area`] | what modules have for each CPU |
 //! | `fault` | the last words of the hypervisor |
 
@@ -18,6 +19,7 @@ mod early;
 pub mod fault;
 #[cfg(target_os = "none")]
 mod host;
+mod iommu;
 #[cfg(target_os = "none")]
 mod start;
 

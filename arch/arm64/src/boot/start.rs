@@ -127,6 +127,7 @@ extern "C" fn turnstile_primary(dtb: u64, begin: u64) -> ! {
         controller,
         tree: fdt,
         bridges: Once::new(),
+        iommus: Once::new(),
     });
     let first = host.cpus[0];
     // SAFETY: the area lives for ever and its stack is mapped and unused.

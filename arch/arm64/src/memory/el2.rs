@@ -23,7 +23,7 @@ const EL2_BITS: u32 = 39;
 
 /// What must be invalidated when a table changes.
 #[derive(Clone, Copy)]
-pub(super) enum Regime {
+pub enum Regime {
     /// The hypervisor's own, all CPUs.
     El2,
     /// EL1&0 of the VM that this CPU has loaded: tables of guests are changed on their own CPUs only, and before
@@ -34,7 +34,7 @@ pub(super) enum Regime {
 }
 
 /// Translation tables in the arena.
-pub(super) struct Pool<'a> {
+pub struct Pool<'a> {
     pub(super) arena: &'a mut FrameAllocator<256>,
     pub(super) regime: Regime,
 }

@@ -14,6 +14,7 @@ pub mod host;
 pub mod service;
 mod stage2;
 pub mod stolen;
+mod tables;
 pub mod window;
 
 #[cfg(target_os = "none")]
@@ -22,3 +23,5 @@ pub use guest::{FlashMemory, GuestMemory};
 pub use host::{free_bytes, stolen_time_records, vcpu_stack};
 #[cfg(target_os = "none")]
 pub use turnstile_arch_common::memory::Error;
+
+pub use tables::with_tables;

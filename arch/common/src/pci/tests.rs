@@ -81,8 +81,10 @@ impl HostBridge for Bridge {
         (bus < 1 << 32).then_some(bus + APART)
     }
 
-    fn reach(&self, _: PciAddress, physical: u64) -> Option<u64> {
-        (physical != 0).then_some(physical + 5)
+    /// Devices with even numbers are behind an IOMMU.
+    fn reach(&self, function: PciAddress, memory: Range) -> Option<Reach> {
+        let guarded = function.device().is_multiple_of(2);
+        (memory.base != 0).then_some(Reach { bus: memory.base + 5, guarded })
     }
 
     fn takes_messages(&self) -> bool {
@@ -212,8 +214,6 @@ fn each_kind_is_counted_by_itself() {
 /// What a card has, as its windows are: BAR, bus address, size.
 fn claimed(claims: &mut Claims<Bridge>, number: usize) -> Result<Vec<(u8, u64, u64)>, Refusal> {
     let function = claims.claim(Kind::Ethernet, number, 3)?;
-    assert_eq!(function.reach(0x8000), Ok(0x8005));
-    assert_eq!(function.reach(0), Err(Refusal::NoMemory));
     let windows = function.bars.iter();
     Ok(windows.map(|(bar, window)| (*bar, window.host - APART, window.size)).collect())
 }
@@ -289,6 +289,25 @@ fn a_function_reaches_memory_when_it_is_allowed_to_and_not_before() {
     assert_eq!(*bridges[0].masked.lock().unwrap(), [(1, false)]);
     assert_eq!(function.configuration[..4], [0xf4, 0x1a, 0x41, 0x10]);
     assert_eq!(function.configuration[0x20..0x24], 0x1000_400c_u32.to_le_bytes());
+}
+
+#[test]
+fn a_function_that_nothing_keeps_to_its_memory_has_to_be_trusted() {
+    let mut claims = Claims::new(machine(false, vec![card(at(0, 1, 0)), card(at(0, 2, 0))]));
+    let [free, guarded] = [0, 1].map(|number| claims.claim(Kind::Ethernet, number, 3).unwrap());
+    let (memory, none) = (Range { base: 0x8000, size: 0x1000 }, Range { base: 0, size: 0x1000 });
+    let reach = |guarded| Ok(Reach { bus: 0x8005, guarded });
+    assert_eq!([true, false].map(|trusted| guarded.reach(memory, trusted)), [reach(true); 2]);
+    assert_eq!(free.reach(memory, true), reach(false));
+    assert_eq!(free.reach(memory, false), Err(Refusal::Unguarded));
+    assert_eq!([&free, &guarded].map(|function| function.reach(none, true)), [Err(Refusal::NoMemory); 2]);
+}
+
+#[test]
+fn a_fault_says_who_and_where() {
+    let fault = |address| std::format!("{}", Fault { function: at(0x1a, 2, 3), address });
+    assert_eq!(fault(Some(0x4000_1000)), "PCI function 1a:02.3 reached for 0x40001000, which is not its own");
+    assert_eq!(fault(None), "PCI function 1a:02.3 reached for what is not its own");
 }
 
 #[test]

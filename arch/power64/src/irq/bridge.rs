@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dtoolkit::fdt::Fdt;
 use pci_types::{ConfigRegionAccess, PciAddress};
-use turnstile_arch_common::pci::{HostBridge, Wiring};
+use turnstile_arch_common::pci::{HostBridge, Reach, Wiring};
+use turnstile_firmware::Range;
 
 use super::device;
 use crate::board::pci::{self, Message, Phb};
@@ -54,8 +55,8 @@ impl HostBridge for Bridge {
         self.phb.physical(bus)
     }
 
-    fn reach(&self, function: PciAddress, physical: u64) -> Option<u64> {
-        self.phb.reach(function, physical)
+    fn reach(&self, function: PciAddress, memory: Range) -> Option<Reach> {
+        Some(Reach { bus: self.phb.reach(function, memory.base)?, guarded: false })
     }
 
     fn takes_messages(&self) -> bool {

@@ -96,8 +96,8 @@ pub fn tree(mut put: impl FnMut(u64, u64)) {
     for (address, table, last, leaf) in
         [(0, Table::Low, Table::LowBlocks, vectors), (BASE, Table::High, Table::HighBlocks, program)]
     {
-        entry(PhysAddr(TREE), root.index(address), format.table(table.address()));
-        entry(table.address(), 0, format.table(last.address()));
+        entry(PhysAddr(TREE), root.index(address), format.table(*root, table.address()));
+        entry(table.address(), 0, format.table(*large, last.address()));
         entry(last.address(), 0, leaf);
     }
     for (address, table, there, device) in [
@@ -105,7 +105,7 @@ pub fn tree(mut put: impl FnMut(u64, u64)) {
         (REGISTERS, Table::Registers, REGISTERS_THERE, true),
     ] {
         let attributes = PartitionAttributes { write: true, execute: false, device };
-        entry(PhysAddr(TREE), root.index(address), format.table(table.address()));
+        entry(PhysAddr(TREE), root.index(address), format.table(*root, table.address()));
         for at in (0..WINDOWS_BYTES).step_by(large.span() as usize) {
             let leaf = format.leaf(*large, PhysAddr(there + at), attributes);
             entry(table.address(), large.index(address + at), leaf);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's host bridge: that of PCI segment 0, and all buses behind it.
 
-use pci_types::ConfigRegionAccess;
-use turnstile_arch_common::pci::{HostBridge, PciAddress, Wiring};
+use pci_types::capability::PciCapability;
+use pci_types::{ConfigRegionAccess, EndpointHeader, PciHeader};
+use turnstile_arch_common::pci::{CONFIGURATION, Fault, HostBridge, PciAddress, Range, Reach, Wiring};
 
+use super::iommu::Iommu;
 use crate::board::pci::Configuration;
 use crate::cpu::PerCpu;
 use crate::irq::messages;
@@ -15,12 +17,32 @@ pub struct Bridge {
     cpus: &'static [&'static PerCpu],
     /// Bits of a physical address.
     physical_bits: u32,
+    /// The machine's IOMMUs, if it has such.
+    iommu: Option<Iommu>,
 }
 
 impl Bridge {
     /// Returns that of the machine, if it has one.
-    pub fn find(cpus: &'static [&'static PerCpu], physical_bits: u32) -> Option<Self> {
-        Some(Self { configuration: Configuration::find()?, cpus, physical_bits })
+    pub fn find(cpus: &'static [&'static PerCpu], physical_bits: u32, iommu: Option<Iommu>) -> Option<Self> {
+        Some(Self { configuration: Configuration::find()?, cpus, physical_bits, iommu })
+    }
+
+    /// Returns the IOMMUs if a function is behind them.
+    fn before(&self, function: PciAddress) -> Option<&Iommu> {
+        self.iommu.as_ref().filter(|iommu| iommu.is_before(function))
+    }
+
+    /// Has an IOMMU send this message when it has something to say. False if it sends none.
+    fn announce(&self, iommu: PciAddress, (address, data): (u64, u32)) -> bool {
+        let Some(header) = EndpointHeader::from_header(PciHeader::new(iommu), self) else { return false };
+        // A list that does not end is no list.
+        let mut all = header.capabilities(self).take(CONFIGURATION / 4);
+        let Some(PciCapability::Msi(message)) = all.find(|one| matches!(one, PciCapability::Msi(_))) else {
+            return false;
+        };
+        message.set_message_info(address, data, self);
+        message.set_enabled(true, self);
+        true
     }
 }
 
@@ -51,8 +73,23 @@ impl HostBridge for Bridge {
         (bus >> self.physical_bits == 0).then_some(bus)
     }
 
-    fn reach(&self, _: PciAddress, physical: u64) -> Option<u64> {
-        Some(physical)
+    fn reach(&self, function: PciAddress, memory: Range) -> Option<Reach> {
+        let iommu = self.before(function);
+        let is_possible = iommu.is_none_or(|iommu| iommu.reach(function, memory));
+        is_possible.then_some(Reach { bus: memory.base, guarded: iommu.is_some() })
+    }
+
+    fn watch(&self, cpu: usize) -> Option<u32> {
+        let iommus = self.iommu.as_ref()?.functions();
+        let (vector, address, data) = messages::single(self.cpus.get(cpu)?.apic_id)?;
+        let announced = iommus.filter(|iommu| self.announce(*iommu, (address, data))).count();
+        (announced != 0).then_some(vector.into())
+    }
+
+    fn faults(&self, take: &mut dyn FnMut(Fault)) {
+        if let Some(iommu) = &self.iommu {
+            iommu.faults(take);
+        }
     }
 
     fn takes_messages(&self) -> bool {
@@ -60,11 +97,15 @@ impl HostBridge for Bridge {
     }
 
     /// Not by pins: where these lead, only code of the firmware says (ACPI 6.5, 6.2.13).
-    fn connect(&self, _: PciAddress, wiring: Wiring, cpu: usize) -> Option<u32> {
+    fn connect(&self, function: PciAddress, wiring: Wiring, cpu: usize) -> Option<u32> {
         let Wiring::Messages { table, vectors } = wiring else { return None };
         let apic_id = self.cpus.get(cpu)?.apic_id;
+        let data = |vector: u8, destination| match self.before(function) {
+            Some(iommu) => iommu.message(function, vector, destination),
+            None => Some(vector.into()),
+        };
         // SAFETY: the table is the function's, and as large as that says.
-        unsafe { messages::connect(table, vectors, apic_id) }.map(u32::from)
+        unsafe { messages::connect(table, vectors, apic_id, data) }.map(u32::from)
     }
 
     fn mask(&self, number: u32, masked: bool) {
@@ -82,7 +123,7 @@ mod tests {
     /// A bridge to CPUs with these identifications.
     fn bridge_to(apic_ids: impl Iterator<Item = u32>) -> Option<Bridge> {
         let cpus = apic_ids.map(|id| &*Box::leak(Box::new(PerCpu::new(0, 0, 0, 0, id))));
-        Bridge::find(Vec::leak(cpus.collect()), 40)
+        Bridge::find(Vec::leak(cpus.collect()), 40, None)
     }
 
     fn bridge() -> Bridge {
@@ -114,7 +155,8 @@ mod tests {
         let bridge = bridge();
         assert_eq!(bridge.physical(0xfebd_4000), Some(0xfebd_4000));
         assert_eq!([bridge.physical((1 << 40) - 1), bridge.physical(1 << 40)], [Some((1 << 40) - 1), None]);
-        assert_eq!(bridge.reach(function(), 0x1_2345_6000), Some(0x1_2345_6000));
+        let memory = Range { base: 0x1_2345_6000, size: 0x1000 };
+        assert_eq!(bridge.reach(function(), memory), Some(Reach { bus: 0x1_2345_6000, guarded: false }));
         assert_eq!((bridge.buses(), bridge.room(), bridge.takes_messages()), ((0, 255), None, true));
     }
 

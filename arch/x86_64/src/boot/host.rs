@@ -5,10 +5,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use spin::Once;
-use turnstile_arch_common::console;
 use turnstile_arch_common::startup::{self, Starting};
+use turnstile_arch_common::{console, println};
+use turnstile_firmware::ivrs::Ivrs;
 
 use super::bridge::Bridge;
+use super::iommu::{Iommu, REGISTERS};
 use crate::board::power;
 use crate::cpu::{self, PerCpu};
 use crate::irq::lapic;
@@ -29,6 +31,8 @@ pub struct Host {
     pub console_intid: Option<u32>,
     /// The page where other CPUs start.
     pub(super) trampoline: u64,
+    /// What the firmware says of IOMMUs.
+    pub(super) ivrs: Ivrs,
     /// The host bridge, once somebody has asked for it.
     pub(super) bridge: Once<Option<Bridge>>,
 }
@@ -82,7 +86,25 @@ impl Host {
 
     /// Returns the machine's PCI host bridges, which are looked for when this is first asked.
     pub fn bridges(&'static self) -> &'static [Bridge] {
-        self.bridge.call_once(|| Bridge::find(&self.cpus, memory::physical_bits())).as_slice()
+        let find = || Bridge::find(&self.cpus, memory::physical_bits(), self.start_iommus());
+        self.bridge.call_once(find).as_slice()
+    }
+
+    /// Starts the machine's IOMMUs. If one cannot be used, none guards anybody.
+    fn start_iommus(&self) -> Option<Iommu> {
+        if self.ivrs.iommus.is_empty() {
+            return None;
+        }
+        for iommu in &self.ivrs.iommus {
+            if let Err(error) = memory::map_registers(iommu.address, REGISTERS) {
+                println!("turnstile: the IOMMU at {:#x} is not used: {error}", iommu.address);
+                return None;
+            }
+        }
+        // SAFETY: just mapped, for ever.
+        unsafe { Iommu::start(self.ivrs.clone()) }
+            .inspect_err(|error| println!("turnstile: the IOMMU is not used: {error}"))
+            .ok()
     }
 
     /// Kicks the CPUs with an index from 1 to below `count`, which wait for the boot CPU.

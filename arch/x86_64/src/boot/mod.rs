@@ -6,6 +6,7 @@
 //! | `boot.S`, `start` | from the boot loader to the hypervisor's main function, on each CPU |
 //! | `host` | the machine as the hypervisor uses it; the start of its other CPUs |
 //! | `bridge` | the machine's PCI |
+//! | `iommu` | the machine's IOMMUs, which keep devices of services to what is theirs |
 //! | [`area`] | what modules have for each CPU |
 //! | `fault` | the last words of the hypervisor |
 
@@ -15,6 +16,7 @@ mod bridge;
 pub mod fault;
 #[cfg(target_os = "none")]
 mod host;
+mod iommu;
 #[cfg(target_os = "none")]
 mod start;
 

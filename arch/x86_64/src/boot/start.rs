@@ -147,6 +147,7 @@ fn set_up(info: &BootInfo<'_>, machine: &Machine) -> ! {
         model: model(),
         console_intid: routed.then_some(interrupts::CONSOLE.into()),
         trampoline,
+        ivrs: machine.iommus.clone(),
         bridge: Once::new(),
     });
     // SAFETY: the area lives for ever and its stack is mapped and unused.

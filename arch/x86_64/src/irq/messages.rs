@@ -28,27 +28,52 @@ static TABLES: [Once<Registers>; DEVICES as usize] = [const { Once::new() }; DEV
 /// How many vectors are taken.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
+/// Returns where messages to a CPU are written, and the identification that is in them; `None` if no message can name the CPU.
+fn address(apic_id: u32) -> Option<(u32, u8)> {
+    let destination = u8::try_from(apic_id).ok().filter(|id| *id != ALL)?;
+    Some((MESSAGES | u32::from(destination) << 12, destination))
+}
+
+/// Takes a vector, if there is still one.
+fn take() -> Option<usize> {
+    let take = |taken: usize| (taken < TABLES.len()).then_some(taken + 1);
+    // Relaxed: the number itself is all that is shared.
+    TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()
+}
+
+/// Returns a message to a CPU, for what has no table of them: its vector, its address and its data. It cannot be masked.
+pub fn single(apic_id: u32) -> Option<(u8, u64, u32)> {
+    let (address, _) = address(apic_id)?;
+    let vector = DEVICE + take()? as u8;
+    Some((vector, address.into(), vector.into()))
+}
+
 /// Has the first entry of the table at a physical address send messages to a CPU, and returns their vector. The whole table is masked.
-/// `None` if no message can name the CPU, all vectors are taken, or the table cannot be mapped.
+/// What a message with a vector to a CPU has as its data, `data` says. `None` if no message can name the CPU, all vectors are taken, there is no
+/// such data, or the table cannot be mapped.
 ///
 /// # Safety
 /// The table belongs to a function, has so many entries, and is nobody else's.
-pub unsafe fn connect(table: u64, entries: u16, apic_id: u32) -> Option<u8> {
-    let destination = u8::try_from(apic_id).ok().filter(|id| *id != ALL)?;
+pub unsafe fn connect(
+    table: u64,
+    entries: u16,
+    apic_id: u32,
+    data: impl FnOnce(u8, u8) -> Option<u32>,
+) -> Option<u8> {
+    let (address, destination) = address(apic_id)?;
     let last = usize::from(entries).checked_sub(1)?;
     map(table, u64::from(entries) * ENTRY as u64)?;
-    let take = |taken: usize| (taken < TABLES.len()).then_some(taken + 1);
-    // Relaxed: the number itself is all that is shared.
-    let number = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+    let number = take()?;
     let vector = DEVICE + number as u8;
+    let data = data(vector, destination)?;
     // SAFETY: mapped as device memory, for ever; the size is the caller's promise.
     let registers = unsafe { Registers::new(table) };
     for entry in 0..=last {
         registers.write32(entry * ENTRY + CONTROL, MASKED);
     }
-    registers.write32(ADDRESS, MESSAGES | u32::from(destination) << 12);
+    registers.write32(ADDRESS, address);
     registers.write32(ADDRESS_HIGH, 0);
-    registers.write32(DATA, vector.into());
+    registers.write32(DATA, data);
     TABLES.get(number)?.call_once(|| registers);
     Some(vector)
 }

@@ -12,6 +12,7 @@ mod guest;
 #[cfg(target_os = "none")]
 mod host;
 mod ram;
+mod tables;
 pub mod user;
 
 #[cfg(target_os = "none")]
@@ -22,3 +23,4 @@ pub use host::{
     physical_bits, root, stack,
 };
 pub use ram::{GuestRam, MAX_PIECES, Piece};
+pub use tables::with_tables;

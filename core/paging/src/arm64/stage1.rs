@@ -152,7 +152,7 @@ impl Format for Stage1El2 {
         leaf(level, address, attributes.memory) | self.regime.common() | permission
     }
 
-    fn table(&self, address: PhysAddr) -> u64 {
+    fn table(&self, _: Level, address: PhysAddr) -> u64 {
         VALID | TABLE_OR_PAGE | (address.0 & ADDRESS)
     }
 
@@ -220,7 +220,7 @@ impl Format for Stage1El0 {
         leaf(level, address, attributes.memory) | common | permission
     }
 
-    fn table(&self, address: PhysAddr) -> u64 {
+    fn table(&self, _: Level, address: PhysAddr) -> u64 {
         VALID | TABLE_OR_PAGE | (address.0 & ADDRESS)
     }
 

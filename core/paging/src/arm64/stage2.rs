@@ -97,7 +97,7 @@ impl Format for Stage2 {
         entry | (address.0 & ADDRESS)
     }
 
-    fn table(&self, address: PhysAddr) -> u64 {
+    fn table(&self, _: Level, address: PhysAddr) -> u64 {
         VALID | TABLE_OR_PAGE | (address.0 & ADDRESS)
     }
 

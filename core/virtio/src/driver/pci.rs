@@ -27,6 +27,10 @@ pub trait Function {
     fn read(&self, bar: u8, offset: u64, size: u8) -> u32;
     /// Writes as many, at once.
     fn write(&self, bar: u8, offset: u64, size: u8, value: u32);
+    /// Whether the device is to reach memory by an IOMMU alone: one that does not offer that is not driven.
+    fn is_guarded(&self) -> bool {
+        false
+    }
 }
 
 /// Why a device cannot be driven.
@@ -38,6 +42,8 @@ pub enum Failure {
     Reset,
     /// It is of the time before virtio 1.0, or refuses the features.
     Features,
+    /// It reaches memory past the IOMMU that is to guard it: it does not offer VIRTIO_F_ACCESS_PLATFORM (section 6).
+    Unguarded,
     /// It has no such queue, or does not take it.
     Queue(u16),
     /// It does not interrupt by a message, though MSI-X is enabled.
@@ -53,6 +59,7 @@ impl Failure {
             Self::Structures => "it lacks structures of virtio 1.0",
             Self::Reset => "it does not end its reset",
             Self::Features => "it refuses the features",
+            Self::Unguarded => "it reaches memory past the IOMMU, without VIRTIO_F_ACCESS_PLATFORM",
             Self::Queue(_) => "it does not take a queue",
             Self::Vector => "it does not take a vector of MSI-X",
             Self::Broken => "it needs a reset",
@@ -228,6 +235,9 @@ impl Device {
         let accepted = offered & (wanted | own);
         if !accepted.contains(Features::VERSION_1) {
             return Err(self.give_up(function, Failure::Features));
+        }
+        if function.is_guarded() && !accepted.contains(Features::ACCESS_PLATFORM) {
+            return Err(self.give_up(function, Failure::Unguarded));
         }
         for select in [0, 1] {
             self.set(function, DRIVER_SELECT, select);

@@ -44,6 +44,27 @@ fn a_disk_is_one_of_the_machine() {
 }
 
 #[test]
+fn who_is_not_trusted_is_behind_an_iommu() {
+    let reach = "a disk controller reaches all memory of the machine";
+    for lines in ["device = \"nvme0\"\n", "device = \"nvme0\"\ntrusted = false\n"] {
+        let config = parse_text(&root(lines)).unwrap();
+        assert!(config.iommu() && !config.disks[0].device.as_ref().unwrap().value.drive.trusted);
+        let pc = format!("[machine]\nboard = \"pc\"\n{}", root(lines));
+        expect(
+            &pc,
+            &[("\"nvme0\"", reach, "write trusted = true if you accept that: on the board `pc` no IOMMU")],
+        );
+    }
+    assert!(!parse_text(&root(&at("nvme0"))).unwrap().iommu());
+    for board in ["q35", "pc"] {
+        let pc = format!("[machine]\nboard = \"{board}\"\n{}", root(&at("nvme0")));
+        assert!(!parse_text(&pc).unwrap().iommu());
+    }
+    let pc = format!("[machine]\nboard = \"q35\"\n{}", root("device = \"nvme0\"\n"));
+    assert!(parse_text(&pc).unwrap().iommu());
+}
+
+#[test]
 fn mistakes_in_devices_are_shown() {
     for name in ["nvme", "nvme16", "nvme01", "nvme+1", "sda", "virtio-0", "net0", ""] {
         let what = format!("`{name}` is no disk controller of a machine");
@@ -55,10 +76,6 @@ fn mistakes_in_devices_are_shown() {
         &root(&hasty),
         &[("\"nvme0\"", "a disk controller that begins may take up to 50 ms", "\"100ms\" or more")],
     );
-    let reach = "a disk controller reaches all memory of the machine";
-    for lines in ["device = \"nvme0\"\n", "device = \"nvme0\"\ntrusted = false\n"] {
-        expect(&root(lines), &[("\"nvme0\"", reach, "write trusted = true if you accept that")]);
-    }
     let memory = "size = \"1MiB\"\n";
     let what = "a disk without a device is trusted with nothing";
     expect(&root(&format!("{memory}trusted = true\n")), &[("true", what, "take `trusted` out")]);

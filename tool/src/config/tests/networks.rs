@@ -68,7 +68,9 @@ fn an_uplink_is_a_card_of_the_machine() {
     }
     let reach = "a network card reaches all memory of the machine";
     for lines in ["uplink = \"net0\"\n", "uplink = \"net0\"\ntrusted = false\n"] {
-        expect(&lan(lines), &[("\"net0\"", reach, "write trusted = true if you accept that")]);
+        assert!(parse_text(&lan(lines)).unwrap().iommu(), "it is behind an IOMMU");
+        let pc = format!("[machine]\nboard = \"pc\"\n{}", lan(lines));
+        expect(&pc, &[("\"net0\"", reach, "write trusted = true if you accept that")]);
     }
     let what = "a network without an uplink is trusted with nothing";
     expect(&lan("trusted = true\n"), &[("true", what, "take `trusted` out")]);

@@ -9,6 +9,7 @@ use turnstile_firmware::tree::{self, Error, MAX_RESERVED, number, string, usable
 
 mod gic;
 mod interrupt;
+pub mod iommu;
 pub mod pci;
 mod place;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use turnstile_firmware::tree::{cells, number, usable};
 
 use super::gic::is_gic;
 use super::interrupt::{self, Spi};
+use super::iommu::Streams;
 use super::place::Place;
 
 /// Bytes of configuration space that a bus has: 4 KiB for each function (PCI Express Base Specification, ECAM).
@@ -39,6 +40,8 @@ pub struct PciNode {
     pins: Vec<Pin>,
     /// What of a function's address chooses among [`Self::pins`].
     unit_mask: u32,
+    /// What its functions are to IOMMUs.
+    streams: Streams,
 }
 
 /// Addresses on the bus, and what they are to the CPUs.
@@ -96,6 +99,7 @@ fn describe(fdt: Fdt<'_>, place: &Place<'_>) -> Option<PciNode> {
         dma: dma(fdt, place),
         pins: pins(fdt, place, pin_mask),
         unit_mask,
+        streams: Streams::read(node),
     })
 }
 
@@ -224,6 +228,16 @@ impl PciNode {
     /// Returns the bus address at which functions reach a physical address.
     pub fn reach(&self, physical: u64) -> Option<u64> {
         self.dma.iter().find_map(|window| translate(physical, window.physical, window.bus, window.size))
+    }
+
+    /// Returns the IOMMU that a function is behind, by its phandle, and which stream it is there.
+    pub fn stream(&self, bus: u8, device: u8, function: u8) -> Option<(u32, u32)> {
+        self.streams.of(u16::from_be_bytes([bus, device << 3 | function & 7]))
+    }
+
+    /// Returns a number above those of all streams that its functions are to an IOMMU.
+    pub fn streams(&self, phandle: u32) -> u64 {
+        self.streams.end(phandle)
     }
 
     /// Returns the interrupt that a pin of a function on the first bus raises: 1 is INTA.

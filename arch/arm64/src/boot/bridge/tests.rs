@@ -3,8 +3,6 @@
 
 use std::vec::Vec;
 
-use turnstile_firmware::Range;
-
 use super::*;
 use crate::board::discover::pci::tests::virt;
 use crate::board::discover::{GicNode, V3Node};
@@ -49,7 +47,7 @@ fn machine() -> Machine {
     // What starting it has written is not remembered as in hardware.
     (0..0x100).for_each(|word| distributor.write32(GICD_ISENABLER + 4 * word, 0));
     // SAFETY: memory of the size of three buses, for ever.
-    let bridge = unsafe { Bridge::new(node, controller, cpus.leak()) };
+    let bridge = unsafe { Bridge::new(node, controller, cpus.leak(), &[]) };
     Machine { distributor, configuration, bridge }
 }
 
@@ -153,4 +151,11 @@ fn pins_behind_bridges_come_out_turned() {
     assert_eq!(machine.connect(FIRST + 2, 1, 2, 0), None);
     machine.put(FIRST, 2, 1, 0x01, [0; 3]);
     assert_eq!(machine.connect(FIRST + 1, 0, 3, 0), None);
+}
+
+#[test]
+fn without_an_iommu_nothing_guards_memory() {
+    let memory = Range { base: 0x4020_1000, size: 0x1000 };
+    let reach = machine().bridge.reach(PciAddress::new(0, FIRST, 2, 0), memory);
+    assert_eq!(reach, Some(Reach { bus: 0x4020_1000, guarded: false }));
 }
