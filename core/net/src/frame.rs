@@ -9,7 +9,7 @@ use turnstile_virtio::device::{Chain, Place, Segments, Span};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::violation::Violation;
 
-use crate::packet::{FIRST, FRONT, HEAD, Packet, SHORT};
+use crate::packet::{FIRST, FRONT, HEAD, NEEDS_CHECKSUM, Packet, SHORT};
 use crate::plain::Plain;
 use crate::settings::{Accepts, SENDS, TAKES};
 
@@ -18,8 +18,6 @@ pub const MOST_PACKETS: u32 = 128;
 /// How many bytes a segment has at most, with its headers.
 const LONGEST_SEGMENT: u32 = 65535 + 18;
 
-/// A flag of the header: the checksum is open.
-pub(crate) const NEEDS_CHECKSUM: u8 = 1;
 const ECN: u8 = 0x80;
 const TCP4: u8 = 1;
 const TCP6: u8 = 4;

@@ -13,6 +13,9 @@ pub const HEAD: usize = 192;
 /// Those, and what is in front of them: room for a header.
 pub(crate) const FRONT: usize = NetworkHeader::LENGTH + HEAD;
 
+/// A flag of the header: the checksum is open.
+pub(crate) const NEEDS_CHECKSUM: u8 = 1;
+
 /// A packet on its way: its first bytes, and where the others are.
 #[derive(Debug)]
 pub struct Packet<'a> {

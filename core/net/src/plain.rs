@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A packet that lies in one buffer and asks for nothing, for a receiver with room for it in one: most are such. Its first bytes stay in registers,
-//! and nothing is written down about it. All others are [`Frame`](crate::frame::Frame)s.
+//! and nothing is written down about it. All others are frames.
 
 use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::device::{One, Queue, Span};
@@ -9,8 +9,7 @@ use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
-use crate::frame::NEEDS_CHECKSUM;
-use crate::packet::{FIRST, SHORT};
+use crate::packet::{FIRST, NEEDS_CHECKSUM, SHORT};
 use crate::receive::Broken;
 use crate::transfer::Transfer;
 
