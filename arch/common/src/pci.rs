@@ -90,8 +90,9 @@ pub trait HostBridge: ConfigRegionAccess + Sync {
     /// Returns the physical address of a bus address of memory. `None` if no CPU reaches it.
     fn physical(&self, bus: u64) -> Option<u64>;
     /// Lets a function reach this memory, of whole pages: behind an IOMMU this alone, else all memory. A function for which this has not been
-    /// called reaches nothing behind an IOMMU. `None` if it cannot reach that.
-    fn reach(&self, function: PciAddress, memory: Range) -> Option<Reach>;
+    /// called reaches nothing behind an IOMMU. If it is `trusted`, it may reach all memory even so, by its physical addresses. `None` if it cannot
+    /// reach that.
+    fn reach(&self, function: PciAddress, memory: Range, trusted: bool) -> Option<Reach>;
     /// Has an IOMMU in front of its functions interrupt a CPU, by its index, when it has refused something. Returns the number by which
     /// [`interrupt`](crate::monitor::CommonMonitor::interrupt) is told of it. `None` if it has none, or interrupts nobody.
     fn watch(&self, _cpu: usize) -> Option<u32> {
@@ -472,7 +473,7 @@ impl<B: HostBridge> Function<B> {
     /// # Errors
     /// When it does not reach that, or all memory without being trusted.
     pub fn reach(&self, memory: Range, trusted: bool) -> Result<Reach, Refusal> {
-        let reach = self.bridge.reach(self.address, memory).ok_or(Refusal::NoMemory)?;
+        let reach = self.bridge.reach(self.address, memory, trusted).ok_or(Refusal::NoMemory)?;
         if reach.guarded || trusted { Ok(reach) } else { Err(Refusal::Unguarded) }
     }
 

@@ -124,7 +124,7 @@ impl Board {
 
     /// Whether it has an IOMMU that the hypervisor drives, or QEMU's can have one.
     pub fn has_iommu(self) -> bool {
-        matches!(self, Board::Virt | Board::Q35)
+        matches!(self, Board::Virt | Board::Q35 | Board::Powernv9 | Board::Powernv10)
     }
 
     /// The memory that its firmware is in, if that is in the middle of it.

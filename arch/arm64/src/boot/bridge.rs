@@ -134,7 +134,7 @@ impl HostBridge for Bridge {
         self.node.physical(bus)
     }
 
-    fn reach(&self, address: PciAddress, memory: Range) -> Option<Reach> {
+    fn reach(&self, address: PciAddress, memory: Range, _: bool) -> Option<Reach> {
         let bus = self.node.reach(memory.base)?;
         let (bus_number, device, number) = function(address);
         let stream = self.node.stream(bus_number, device, number);

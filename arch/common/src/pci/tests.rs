@@ -82,7 +82,7 @@ impl HostBridge for Bridge {
     }
 
     /// Devices with even numbers are behind an IOMMU.
-    fn reach(&self, function: PciAddress, memory: Range) -> Option<Reach> {
+    fn reach(&self, function: PciAddress, memory: Range, _: bool) -> Option<Reach> {
         let guarded = function.device().is_multiple_of(2);
         (memory.base != 0).then_some(Reach { bus: memory.base + 5, guarded })
     }

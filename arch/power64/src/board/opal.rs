@@ -26,6 +26,8 @@ pub enum Token {
     PciConfigWriteWord = 18,
     /// Says how many bytes a console takes.
     ConsoleWriteBufferSpace = 25,
+    /// Says whether a partitionable endpoint of a PCI host bridge is frozen.
+    PciEehFreezeStatus = 23,
     /// Lets a partitionable endpoint of a PCI host bridge go on after an error.
     PciEehFreezeClear = 26,
     /// Says which partitionable endpoint a PCI function belongs to.
@@ -38,6 +40,8 @@ pub enum Token {
     StartCpu = 41,
     /// Says what a CPU is doing.
     QueryCpuStatus = 42,
+    /// Lets a partitionable endpoint reach what a table says.
+    PciMapPeDmaWindow = 44,
     /// Lets a partitionable endpoint reach memory, untranslated.
     PciMapPeDmaWindowReal = 45,
     /// Sets the byte order and the kind of translation of all CPUs.

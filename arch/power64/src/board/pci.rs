@@ -2,20 +2,22 @@
 //! The machine's PCI host bridges (PHB4 of POWER9, PHB5 of POWER10), as the firmware describes and drives them (skiboot's
 //! `doc/device-tree/pci.rst` and `doc/opal-api`). It has numbered the buses, opened the root ports, and placed no BAR.
 //!
-//! A bridge knows partitionable endpoints: functions that fail, and are kept away, together. Here all functions of a bridge that
-//! services drive are one, number 0: the firmware leaves the window of memory to that.
+//! A bridge knows partitionable endpoints: functions that fail, and are kept away, together. Each function that a service drives is one, for what it
+//! reaches and for its messages. Its registers are in the window of memory that the firmware leaves to number 0.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
 use pci_types::{ConfigRegionAccess, PciAddress};
+use turnstile_firmware::Range;
 use turnstile_firmware::tree::{cells, number, usable};
 
 use super::opal::{self, Token};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// A host bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct Phb {
     pub window: Option<Window>,
     /// The number of the first interrupt source that messages trigger, and how many there are.
     messages: (u32, u32),
+    /// How many partitionable endpoints it has.
+    pub endpoints: u64,
 }
 
 /// Memory behind a host bridge.
@@ -52,8 +56,35 @@ pub struct Message {
     pub source: u32,
 }
 
-/// The partitionable endpoint of all functions.
-const PE: u64 = 0;
+/// Bytes of a page that a table leads to.
+const PAGE: u64 = 4096;
+/// Entries of a table: twice as many as lead somewhere. QEMU takes addresses modulo what a table covers, and what is behind a function's memory is to
+/// lead nowhere there, too.
+const ENTRIES: usize = 1024;
+/// Of them lead somewhere at most, from the first one on.
+const MOST: usize = ENTRIES / 2;
+/// The first page of bus addresses that leads somewhere: address 0 is nobody's.
+const FIRST: u64 = 1;
+/// What may be done to a page (PHB4 specification, translation control entries): it is read, and written.
+const READ_WRITE: u64 = 3;
+/// What OPAL says of an endpoint whose DMA is stopped.
+const FROZEN: u8 = 2;
+
+/// A table of translation control entries, as the bridge reads it: big-endian, aligned to its size.
+#[repr(C, align(8192))]
+struct Table([u64; ENTRIES]);
+
+impl Table {
+    /// Leads to this memory, of whole pages. `None` if that is too much.
+    fn new(memory: Range) -> Option<Self> {
+        let mut table = Self([0; ENTRIES]);
+        let mut entries = table.0.iter_mut().take(MOST).skip(FIRST as usize);
+        for page in 0..memory.size.div_ceil(PAGE) {
+            *entries.next()? = (memory.base.checked_add(page * PAGE)? | READ_WRITE).to_be();
+        }
+        Some(table)
+    }
+}
 /// Functions reach physical addresses below this: all RAM is there, and no device.
 const REACHED: u64 = 1 << 49;
 /// The bit of a bus address that selects the second of a partitionable endpoint's two windows on memory.
@@ -81,6 +112,7 @@ fn bridge(node: FdtNode<'_>) -> Option<Phb> {
         buses: (buses.next().unwrap_or(0), buses.next().unwrap_or(u8::MAX)),
         window: window(&node),
         messages: (messages.next().unwrap_or(0), messages.next().unwrap_or(0)),
+        endpoints: number(&node, "ibm,opal-num-pes").unwrap_or(1),
     })
 }
 
@@ -112,36 +144,72 @@ impl Phb {
         window.host.checked_add(offset)
     }
 
-    /// Lets a function reach all RAM; returns the bus address of a physical one.
+    /// Makes a function this partitionable endpoint. Whatever stopped that before is forgotten.
     ///
-    /// It is the same, because an emulated function may know of no translation (VIRTIO_F_ACCESS_PLATFORM), but where the bridge itself
-    /// has something: that is reached by the second window.
-    pub fn reach(&self, function: PciAddress, physical: u64) -> Option<u64> {
+    /// # Errors
+    /// When the firmware refuses.
+    pub fn separate(&self, function: PciAddress, endpoint: u64) -> Result<(), opal::Error> {
         /// All bits of the number of a bus, of a device and of a function are compared.
         const BUS: u64 = 7;
         const DEVICE: u64 = 1;
         const FUNCTION: u64 = 1;
         const MAP: u64 = 1;
         const MEMORY_AND_DMA: u64 = 3;
+        let belongs = [self.id, endpoint, requester(function), BUS, DEVICE, FUNCTION, MAP];
+        // SAFETY: the function may do nothing yet.
+        unsafe { opal::call(Token::PciSetPe, &belongs) }?;
+        // SAFETY: nobody else is this endpoint.
+        unsafe { opal::call(Token::PciEehFreezeClear, &[self.id, endpoint, MEMORY_AND_DMA]) }?;
+        Ok(())
+    }
+
+    /// Lets an endpoint reach all RAM; returns the bus address of a physical one.
+    ///
+    /// It is the same, because an emulated function may know of no translation (VIRTIO_F_ACCESS_PLATFORM), but where the bridge itself
+    /// has something: that is reached by the second window.
+    pub fn reach_all(&self, endpoint: u64, physical: u64) -> Option<u64> {
         if physical >= REACHED {
             return None;
         }
-        let belongs = [self.id, PE, requester(function), BUS, DEVICE, FUNCTION, MAP];
-        // SAFETY: the function may do nothing yet.
-        unsafe { opal::call(Token::PciSetPe, &belongs) }.ok()?;
-        // SAFETY: nobody has used the endpoint but functions of services, which are trusted.
-        unsafe { opal::call(Token::PciEehFreezeClear, &[self.id, PE, MEMORY_AND_DMA]) }.ok()?;
-        for (window, start) in [(2 * PE, 0), (2 * PE + 1, SECOND)] {
+        for (window, start) in [(2 * endpoint, 0), (2 * endpoint + 1, SECOND)] {
             // SAFETY: it may do so: what drives its function is trusted.
-            unsafe { opal::call(Token::PciMapPeDmaWindowReal, &[self.id, PE, window, start, REACHED]) }
+            unsafe { opal::call(Token::PciMapPeDmaWindowReal, &[self.id, endpoint, window, start, REACHED]) }
                 .ok()?;
         }
         let own = self.window.map_or(MESSAGES, |window| window.bus)..LOW;
         Some(if own.contains(&physical) { physical | SECOND } else { physical })
     }
 
-    /// Returns the message with this number, which functions may send from now on; `None` if there are not so many.
-    pub fn message(&self, number: u32) -> Option<Message> {
+    /// Lets an endpoint reach this memory, of whole pages, and nothing else: by a table that is made for it and stays. Returns the bus address of the
+    /// first byte. What the table does not cover, and the second window, lead nowhere.
+    pub fn reach_only(&self, endpoint: u64, memory: Range) -> Option<u64> {
+        const LEVELS: u64 = 1;
+        let table: &'static Table = Box::leak(Box::new(Table::new(memory)?));
+        let at = (&raw const table.0).expose_provenance() as u64;
+        let bytes = size_of::<Table>() as u64;
+        // SAFETY: the table is there for ever, and leads to what the function's program may let it reach. The bridge reads it behind the stores of the firmware
+        // to its registers, before which that orders all others.
+        unsafe {
+            opal::call(Token::PciMapPeDmaWindow, &[self.id, endpoint, 2 * endpoint, LEVELS, at, bytes, PAGE])
+        }
+        .ok()?;
+        Some(FIRST * PAGE)
+    }
+
+    /// Says whether an endpoint has been stopped, because it has done what it may not.
+    pub fn is_frozen(&self, endpoint: u64) -> bool {
+        let (mut state, mut kind, mut status) = (0u8, 0u16, 0u64);
+        let results = [&raw mut state as u64, &raw mut kind as u64, &raw mut status as u64];
+        let [state_at, kind_at, status_at] = results;
+        // SAFETY: it writes its three results.
+        let asked = unsafe {
+            opal::call(Token::PciEehFreezeStatus, &[self.id, endpoint, state_at, kind_at, status_at])
+        };
+        asked.is_ok() && state & FROZEN != 0
+    }
+
+    /// Returns the message with this number, which an endpoint may send from now on; `None` if there are not so many.
+    pub fn message(&self, endpoint: u64, number: u32) -> Option<Message> {
         /// Messages are given one by one.
         const ONE: u64 = 1;
         let (first, count) = self.messages;
@@ -149,7 +217,8 @@ impl Phb {
             return None;
         }
         let (mut address, mut data) = (0u64, 0u32);
-        let arguments = [self.id, PE, number.into(), ONE, &raw mut address as u64, &raw mut data as u64];
+        let arguments =
+            [self.id, endpoint, number.into(), ONE, &raw mut address as u64, &raw mut data as u64];
         // SAFETY: a source that nobody uses yet; the second service writes its two results.
         unsafe {
             opal::call(Token::PciSetXivePe, &arguments[..3]).ok()?;

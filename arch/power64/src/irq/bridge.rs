@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dtoolkit::fdt::Fdt;
 use pci_types::{ConfigRegionAccess, PciAddress};
-use turnstile_arch_common::pci::{HostBridge, Reach, Wiring};
+use spin::Mutex;
+use turnstile_arch_common::pci::{Fault, HostBridge, Reach, Wiring};
 use turnstile_firmware::Range;
 
 use super::device;
@@ -18,15 +19,36 @@ pub struct Bridge {
     phb: Phb,
     /// How many of its messages are taken.
     taken: AtomicU32,
+    /// Functions that services drive: each is the partitionable endpoint with its number here and one more. The firmware's is number 0.
+    driven: Mutex<Vec<Driven>>,
     /// The CPUs, by their indexes.
     cpus: &'static [&'static PerCpu],
+}
+
+/// A function that a service drives.
+struct Driven {
+    function: PciAddress,
+    /// It has its own memory alone, and nobody has been told yet that it has reached for other.
+    is_watched: bool,
 }
 
 impl Bridge {
     /// Finds the host bridges of the machine with this device tree and these CPUs. Nothing of them is touched.
     pub fn find(fdt: Fdt<'_>, cpus: &'static [&'static PerCpu]) -> Vec<Self> {
-        let bridge = |phb| Self { phb, taken: AtomicU32::new(0), cpus };
+        let bridge = |phb| Self { phb, taken: AtomicU32::new(0), driven: Mutex::new(Vec::new()), cpus };
         pci::bridges(fdt).into_iter().map(bridge).collect()
+    }
+
+    /// Returns the partitionable endpoint that a function is, and makes it one if it is none yet. `None` if there are no more.
+    fn endpoint(&self, function: PciAddress) -> Option<u64> {
+        let mut driven = self.driven.lock();
+        if let Some(at) = driven.iter().position(|driven| driven.function == function) {
+            return Some(at as u64 + 1);
+        }
+        let endpoint = Some(driven.len() as u64 + 1).filter(|number| *number < self.phb.endpoints)?;
+        self.phb.separate(function, endpoint).ok()?;
+        driven.push(Driven { function, is_watched: false });
+        Some(endpoint)
     }
 }
 
@@ -55,8 +77,29 @@ impl HostBridge for Bridge {
         self.phb.physical(bus)
     }
 
-    fn reach(&self, function: PciAddress, memory: Range) -> Option<Reach> {
-        Some(Reach { bus: self.phb.reach(function, memory.base)?, guarded: false })
+    fn reach(&self, function: PciAddress, memory: Range, trusted: bool) -> Option<Reach> {
+        let endpoint = self.endpoint(function)?;
+        if trusted {
+            return Some(Reach { bus: self.phb.reach_all(endpoint, memory.base)?, guarded: false });
+        }
+        let bus = self.phb.reach_only(endpoint, memory)?;
+        let mut driven = self.driven.lock();
+        driven
+            .iter_mut()
+            .filter(|driven| driven.function == function)
+            .for_each(|driven| driven.is_watched = true);
+        Some(Reach { bus, guarded: true })
+    }
+
+    /// The bridge stops who has reached for what is not its own, and says no address.
+    fn faults(&self, take: &mut dyn FnMut(Fault)) {
+        let mut driven = self.driven.lock();
+        for (endpoint, driven) in (1..).zip(driven.iter_mut()).filter(|(_, driven)| driven.is_watched) {
+            if self.phb.is_frozen(endpoint) {
+                driven.is_watched = false;
+                take(Fault { function: driven.function, address: None });
+            }
+        }
     }
 
     fn takes_messages(&self) -> bool {
@@ -64,10 +107,11 @@ impl HostBridge for Bridge {
     }
 
     /// By messages alone: the four pins are those of all functions behind the bridge, so one service could mask another's.
-    fn connect(&self, _: PciAddress, wiring: Wiring, cpu: usize) -> Option<u32> {
+    fn connect(&self, function: PciAddress, wiring: Wiring, cpu: usize) -> Option<u32> {
         let Wiring::Messages { table, vectors } = wiring else { return None };
         let pir = self.cpus.get(cpu)?.pir;
-        let message = self.phb.message(self.taken.fetch_add(1, Ordering::Relaxed))?;
+        let endpoint = self.endpoint(function)?;
+        let message = self.phb.message(endpoint, self.taken.fetch_add(1, Ordering::Relaxed))?;
         let number = device::connect(message.source, cpu, pir).ok()?;
         for vector in 0..vectors.into() {
             fill(table + vector * ENTRY, message);
@@ -102,5 +146,36 @@ fn store(address: u64, value: u32) {
     {
         let _ = address;
         crate::cpu::regs::fakes::write("MSIX", value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::pci::tests::{asked, machine};
+
+    #[test]
+    fn each_function_is_an_endpoint_and_is_told_of_once() {
+        let mut phb = machine()[0];
+        phb.endpoints = 3;
+        let bridge = Bridge { phb, taken: AtomicU32::new(0), driven: Mutex::new(Vec::new()), cpus: &[] };
+        let calls = asked(0);
+        let [first, second, third] = [0, 1, 2].map(|device| PciAddress::new(0, 1, device, 0));
+        let memory = Range { base: 0x10_0000, size: 0x1000 };
+        let reach = |function, trusted| bridge.reach(function, memory, trusted);
+        assert_eq!(reach(first, true), Some(Reach { bus: 0x10_0000, guarded: false }));
+        assert_eq!(reach(second, false), Some(Reach { bus: 0x1000, guarded: true }));
+        assert_eq!(reach(third, false), None, "there are not so many");
+        assert_eq!([first, second].map(|function| bridge.endpoint(function)), [Some(1), Some(2)]);
+        let made =
+            calls.take().into_iter().filter(|(token, _)| *token == 31).map(|(_, made)| (made[1], made[2]));
+        assert_eq!(made.collect::<Vec<_>>(), [(1, 0x100), (2, 0x108)], "each once");
+        let faults = || {
+            let mut found = Vec::new();
+            bridge.faults(&mut |fault| found.push(fault));
+            found
+        };
+        assert_eq!(faults(), [Fault { function: second, address: None }]);
+        assert_eq!(faults(), []);
     }
 }

@@ -73,7 +73,7 @@ impl HostBridge for Bridge {
         (bus >> self.physical_bits == 0).then_some(bus)
     }
 
-    fn reach(&self, function: PciAddress, memory: Range) -> Option<Reach> {
+    fn reach(&self, function: PciAddress, memory: Range, _: bool) -> Option<Reach> {
         let iommu = self.before(function);
         let is_possible = iommu.is_none_or(|iommu| iommu.reach(function, memory));
         is_possible.then_some(Reach { bus: memory.base, guarded: iommu.is_some() })

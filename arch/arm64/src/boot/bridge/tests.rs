@@ -156,6 +156,6 @@ fn pins_behind_bridges_come_out_turned() {
 #[test]
 fn without_an_iommu_nothing_guards_memory() {
     let memory = Range { base: 0x4020_1000, size: 0x1000 };
-    let reach = machine().bridge.reach(PciAddress::new(0, FIRST, 2, 0), memory);
+    let reach = machine().bridge.reach(PciAddress::new(0, FIRST, 2, 0), memory, false);
     assert_eq!(reach, Some(Reach { bus: 0x4020_1000, guarded: false }));
 }

@@ -18,6 +18,7 @@ fn node(fdt: &mut FdtWriter, id: u64, compatible: [&str; 2], status: &str, range
     fdt.property_array_u32("bus-range", &[0, 0xff]).unwrap();
     fdt.property_array_u32("ranges", ranges).unwrap();
     fdt.property_array_u32("ibm,opal-msi-ranges", &[0xf_e000, 0xff8]).unwrap();
+    fdt.property_u32("ibm,opal-num-pes", 512).unwrap();
     fdt.property_string("status", status).unwrap();
     fdt.end_node(node).unwrap();
 }
@@ -40,7 +41,7 @@ const RANGES: [u32; 14] = [
     0x7fff_0000,
 ];
 
-fn machine() -> Vec<Phb> {
+pub(crate) fn machine() -> Vec<Phb> {
     let mut fdt = FdtWriter::new().unwrap();
     let root = fdt.begin_node("").unwrap();
     fdt.property_u32("#address-cells", 2).unwrap();
@@ -54,10 +55,10 @@ fn machine() -> Vec<Phb> {
 }
 
 /// What the firmware was asked: services, and the arguments that say something.
-type Calls = Rc<RefCell<Vec<(u64, Vec<u64>)>>>;
+pub(crate) type Calls = Rc<RefCell<Vec<(u64, Vec<u64>)>>>;
 
 /// Returns what the firmware is asked from now on. It answers `answer`.
-fn asked(answer: i64) -> Calls {
+pub(crate) fn asked(answer: i64) -> Calls {
     let calls = Calls::default();
     let log = Rc::clone(&calls);
     opal::fake::set(move |token, arguments| {
@@ -76,6 +77,11 @@ fn asked(answer: i64) -> Calls {
                 put32(5, 5);
                 4
             }
+            23 => {
+                // SAFETY: as above. Endpoint 2 is frozen.
+                unsafe { (arguments[2] as *mut u8).write(if arguments[1] == 2 { 3 } else { 0 }) };
+                2
+            }
             18 => 4,
             26 | 37 => 3,
             _ => 7,
@@ -89,7 +95,8 @@ fn asked(answer: i64) -> Calls {
 #[test]
 fn bridges_are_found_in_the_order_of_the_tree() {
     let window = Window { bus: 0x8000_0000, host: 0x6_00c0_0000_0000, size: 0x7fff_0000 };
-    let first = Phb { id: 3, buses: (0, 255), window: Some(window), messages: (0xf_e000, 0xff8) };
+    let first =
+        Phb { id: 3, buses: (0, 255), window: Some(window), messages: (0xf_e000, 0xff8), endpoints: 512 };
     let second = Phb { id: 0, window: None, ..first };
     assert_eq!(machine(), [first, second]);
 }
@@ -128,30 +135,66 @@ fn the_firmware_reaches_configuration_spaces() {
 }
 
 #[test]
-fn a_function_reaches_memory_where_it_is() {
-    let [phb, none] = machine().try_into().unwrap();
+fn a_function_is_an_endpoint_of_its_own() {
+    let phb = machine()[0];
     let function = PciAddress::new(0, 1, 0, 0);
     let calls = asked(0);
-    assert_eq!(phb.reach(function, 0x1234_5000), Some(0x1234_5000));
+    assert_eq!(phb.separate(function, 5), Ok(()));
+    assert_eq!(calls.take(), [(31, vec![3, 5, 0x100, 7, 1, 1, 1]), (26, vec![3, 5, 3])]);
+    asked(-7);
+    assert_eq!(phb.separate(function, 5), Err(opal::Error(-7)), "not if the firmware refuses");
+}
+
+#[test]
+fn who_is_trusted_reaches_memory_where_it_is() {
+    let [phb, none] = machine().try_into().unwrap();
+    let calls = asked(0);
+    assert_eq!(phb.reach_all(5, 0x1234_5000), Some(0x1234_5000));
     assert_eq!(
         calls.take(),
-        [
-            (31, vec![3, 0, 0x100, 7, 1, 1, 1]),
-            (26, vec![3, 0, 3]),
-            (45, vec![3, 0, 0, 0, 1 << 49, 0, 0]),
-            (45, vec![3, 0, 1, 1 << 59, 1 << 49, 0, 0]),
-        ]
+        [(45, vec![3, 5, 10, 0, 1 << 49, 0, 0]), (45, vec![3, 5, 11, 1 << 59, 1 << 49, 0, 0])]
     );
     let second = |physical: u64| Some(1 << 59 | physical);
-    assert_eq!(phb.reach(function, 0x7fff_ffff), Some(0x7fff_ffff));
-    assert_eq!(phb.reach(function, 0x8000_0000), second(0x8000_0000), "BARs are there");
-    assert_eq!(phb.reach(function, 0xffff_f000), second(0xffff_f000), "or messages");
-    assert_eq!(phb.reach(function, 1 << 32), Some(1 << 32));
-    assert_eq!(none.reach(function, 0xfffe_f000), Some(0xfffe_f000));
-    assert_eq!(none.reach(function, 0xffff_f000), second(0xffff_f000));
-    assert_eq!(phb.reach(function, 1 << 49), None);
+    assert_eq!(phb.reach_all(5, 0x7fff_ffff), Some(0x7fff_ffff));
+    assert_eq!(phb.reach_all(5, 0x8000_0000), second(0x8000_0000), "BARs are there");
+    assert_eq!(phb.reach_all(5, 0xffff_f000), second(0xffff_f000), "or messages");
+    assert_eq!(phb.reach_all(5, 1 << 32), Some(1 << 32));
+    assert_eq!(none.reach_all(5, 0xfffe_f000), Some(0xfffe_f000));
+    assert_eq!(none.reach_all(5, 0xffff_f000), second(0xffff_f000));
+    assert_eq!(phb.reach_all(5, 1 << 49), None);
     asked(-7);
-    assert_eq!(phb.reach(function, 0), None, "not if the firmware refuses");
+    assert_eq!(phb.reach_all(5, 0), None, "not if the firmware refuses");
+}
+
+#[test]
+fn who_is_not_reaches_what_its_table_says() {
+    let phb = machine()[0];
+    let calls = asked(0);
+    let memory = Range { base: 0x12_3456_7000, size: 0x1_f000 };
+    assert_eq!(phb.reach_only(5, memory), Some(0x1000));
+    let (token, arguments) = calls.take().pop().unwrap();
+    let [phb_number, endpoint, window, levels, table, bytes, page] = arguments.try_into().unwrap();
+    assert_eq!((token, phb_number, endpoint, window, levels), (44, 3, 5, 10, 1));
+    assert_eq!((table % 8192, bytes, page), (0, 8192, 4096));
+    // SAFETY: the table that was made above, which stays.
+    let entries = unsafe { &*core::ptr::with_exposed_provenance::<[u64; 1024]>(table as usize) };
+    for (number, entry) in (0..).zip(entries) {
+        let page = (1..=31).contains(&number).then(|| 0x12_3456_7003 + (number - 1) * 4096);
+        assert_eq!(u64::from_be(*entry), page.unwrap_or(0), "{number}");
+    }
+    assert_eq!(phb.reach_only(5, Range { base: 0, size: 511 * 4096 }), Some(0x1000), "as much as there is");
+    assert_eq!(phb.reach_only(5, Range { base: 0, size: 512 * 4096 }), None);
+    asked(-7);
+    assert_eq!(phb.reach_only(5, memory), None, "not if the firmware refuses");
+}
+
+#[test]
+fn the_firmware_knows_who_is_frozen() {
+    let phb = machine()[0];
+    asked(0);
+    assert_eq!([1, 2].map(|endpoint| phb.is_frozen(endpoint)), [false, true]);
+    asked(-7);
+    assert!(!phb.is_frozen(2), "nobody knows");
 }
 
 #[test]
@@ -159,8 +202,8 @@ fn messages_are_those_of_the_bridge() {
     let phb = machine()[0];
     let calls = asked(0);
     let message = Message { address: 1 << 60 | 0x40, data: 5, source: 0xf_e025 };
-    assert_eq!(phb.message(0x25), Some(message));
-    assert_eq!(calls.take(), [(37, vec![3, 0, 0x25]), (40, vec![3, 0, 0x25, 1])]);
-    assert_eq!(phb.message(0xff8), None, "those behind are pins");
+    assert_eq!(phb.message(5, 0x25), Some(message));
+    assert_eq!(calls.take(), [(37, vec![3, 5, 0x25]), (40, vec![3, 5, 0x25, 1])]);
+    assert_eq!(phb.message(5, 0xff8), None, "those behind are pins");
     assert_eq!(calls.take(), []);
 }
