@@ -3,6 +3,7 @@
 
 use core::fmt;
 
+use spin::Once;
 use turnstile_service::abi;
 
 use crate::arch::boot::Bridge;
@@ -85,8 +86,12 @@ pub fn claim(
     Ok((function, device))
 }
 
-/// Has IOMMUs interrupt the CPU of this index when they have refused something.
-pub fn watch(bridges: &[Bridge], cpu: usize) {
+/// The bridges behind which services have functions.
+static WATCHED: Once<&[Bridge]> = Once::new();
+
+/// Has IOMMUs of bridges behind which services have functions interrupt the CPU of this index when they have refused something.
+pub fn watch(bridges: &'static [Bridge], cpu: usize) {
+    WATCHED.call_once(|| bridges);
     bridges.iter().for_each(|bridge| {
         bridge.watch(cpu);
     });
@@ -97,7 +102,8 @@ pub fn report(function: &Driven) {
     function.faults(&mut |fault| line::report(format_args!("{fault}")));
 }
 
-/// Reports it of all bridges.
-pub fn report_all(bridges: &[Bridge]) {
-    bridges.iter().for_each(|bridge| bridge.faults(&mut |fault| line::report(format_args!("{fault}"))));
+/// Reports it of all bridges that are watched: an interrupt that nobody has connected starts none.
+pub fn report_all() {
+    let bridges = WATCHED.get().into_iter().flat_map(|bridges| bridges.iter());
+    bridges.for_each(|bridge| bridge.faults(&mut |fault| line::report(format_args!("{fault}"))));
 }

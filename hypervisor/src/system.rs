@@ -301,7 +301,7 @@ impl CommonMonitor<Vm> for System {
         match service {
             Some(service) => service.interrupted(),
             // Others that are connected are IOMMUs.
-            None => driven::report_all(self.host.bridges()),
+            None => driven::report_all(),
         }
     }
 

@@ -77,6 +77,7 @@ fn a_function_sends_its_message_and_no_other() {
         assert_eq!(machine.message(0, CARD, data), None);
     }
     assert_eq!(machine.message(0, DISK, MESSAGE), None);
+    assert_eq!(faults(&mut driver, &mut machine), [], "and that is recorded of nobody");
     assert_eq!(machine.access(0, CARD, MEMORY.0, true), None, "that is another thing");
     driver.reach(&mut machine, CARD, MEMORY).unwrap();
     assert_eq!(machine.message(0, CARD, MESSAGE), Some(Ok((0x31, 7))), "as it was");
@@ -103,6 +104,33 @@ fn each_function_is_heard_once() {
     assert_eq!(machine.units[1].registers[&0x2020] & 0b10, 0, "and interrupts again");
     assert_eq!(machine.access(1, CARD, MEMORY.0, true), Some(MEMORY.0), "its own is still its own");
     assert_eq!(faults(&mut driver, &mut machine), []);
+}
+
+/// Some events cannot be kept from being recorded: they interrupt for a while, and are lost then.
+#[test]
+fn who_makes_events_for_ever_takes_nobodys_time() {
+    let (mut machine, mut driver) = started(1);
+    driver.reach(&mut machine, CARD, MEMORY).unwrap();
+    let interrupts = |machine: &Machine| machine.units[0].registers[&0x18] >> 3 & 1 == 1;
+    for _ in 0..64 {
+        machine.record(0, 8 << 60 | u64::from(DISK), 0);
+        assert_eq!(faults(&mut driver, &mut machine), []);
+        assert!(interrupts(&machine));
+    }
+    machine.record(0, 8 << 60 | u64::from(DISK), 0);
+    assert_eq!(faults(&mut driver, &mut machine), []);
+    assert!(!interrupts(&machine));
+    assert_eq!(machine.access(0, CARD, 0x5000, true), None);
+    assert_eq!(faults(&mut driver, &mut machine).len(), 1, "whoever looks is told");
+    assert!(!interrupts(&machine));
+}
+
+#[test]
+fn no_range_that_firmware_has_left_open_stays_so() {
+    let mut machine = Machine::new(1);
+    machine.units[0].registers.extend([(0x20, 0x4000_0003), (0x24, 1), (0x28, 0x7fff_f000), (0x2c, 1)]);
+    AmdVi::start(&mut machine, &[0], &[]).unwrap();
+    assert_eq!([0x20, 0x24, 0x28, 0x2c].map(|offset| machine.units[0].registers[&offset]), [0; 4]);
 }
 
 #[test]

@@ -87,6 +87,23 @@ fn the_first_fault_of_a_stream_is_told_and_the_others_are_not_recorded() {
     );
 }
 
+/// Some events cannot be kept from being recorded (a request for a translation, one with a process's number): they interrupt for a while, and are
+/// lost then.
+#[test]
+fn who_makes_events_for_ever_takes_nobodys_time() {
+    let mut model = Model::default();
+    let mut smmu = started(&mut model, 0x40);
+    smmu.reach(&mut model, 0x10, MEMORY).unwrap();
+    for _ in 0..65 {
+        assert!(model.interrupts());
+        model.record([5 | 0x18 << 32, 0, 0, 0]);
+        assert_eq!(faults(&mut smmu, &mut model), []);
+    }
+    assert!(!model.interrupts());
+    assert_eq!(model.access(0x10, END, true), None);
+    assert_eq!(faults(&mut smmu, &mut model).len(), 1, "whoever looks is told");
+}
+
 #[test]
 fn a_flood_before_the_first_look_is_one_fault() {
     let mut model = Model::default();

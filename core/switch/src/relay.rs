@@ -67,8 +67,8 @@ impl<const Q: usize, R> Device<Q, R> {
     }
 }
 
-/// Where the last packet of a call went. The next one of the same port goes there, too, if it has the same ends: nothing that decides about it changes
-/// within a call but what a limited port may send.
+/// Where the last packet of a call went. If the next one of the same port has the same ends, it goes there, too: between the two nothing changes that
+/// decides about it but what a limited port may send.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     /// Addresses, and the tag behind them.
@@ -319,6 +319,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                         (self.forward_plain(memories, memory, (port, &mut last), &plain, now)?, token)
                     }
                     None => {
+                        last = None;
                         let mut chain = queue.chain(token);
                         (self.forward_any(memories, memory, port, &mut chain, now)?, chain.finish())
                     }
@@ -359,6 +360,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     to
                 }
                 verdict => {
+                    *last = None;
                     self.frame.set(plain);
                     return self.follow(verdict, memories, memory, port, now);
                 }

@@ -127,7 +127,8 @@ impl Iommu {
     /// Hands over the first fault of each function.
     pub fn faults(&self, take: &mut dyn FnMut(Fault)) {
         let mut found: ArrayVec<Fault, MAX_STREAMS> = ArrayVec::new();
-        let State { registers, smmu, functions } = &mut *self.state.lock();
+        let mut state = self.state.lock();
+        let State { registers, smmu, functions } = &mut *state;
         let registers = *registers;
         let record = &mut |fault: smmu::Fault| {
             let whose = functions.iter().find(|(stream, _)| *stream == fault.stream);
@@ -139,6 +140,8 @@ impl Iommu {
             smmu.faults(&mut Reached { registers, tables }, record);
             Ok::<_, Error>(())
         });
+        // Whoever is told takes its time.
+        drop(state);
         found.into_iter().for_each(take);
     }
 }

@@ -154,9 +154,11 @@ impl<S: Space> Service<S> {
                 Err(_) => tries -= 1,
             }
         }
+        // Before it is blamed: a device that is given up for this event has others wait for what they asked of it.
+        let is_of_device = self.is_of_device(&event);
         self.blame(&event);
         let is_awaited = self.is_shared || self.device.is_some();
-        if is_awaited && (event.kind() != Some(Kind::Alarm) || self.is_of_device(&event)) {
+        if is_awaited && (event.kind() != Some(Kind::Alarm) || is_of_device) {
             // The others wait for it, or for its device, and may not say so again.
             self.outside.alarm(0);
         }
@@ -293,8 +295,10 @@ impl<S: Space> Service<S> {
 
     /// Keeps its device from memory until it begins anew.
     pub(super) fn silence(&self) {
-        if self.device.is_some() {
+        if let Some(device) = &self.device {
             self.outside.allow(false);
+            // Whoever begins anew unmasks it.
+            device.rest(false);
         }
     }
 

@@ -944,6 +944,20 @@ fn a_vm_keeps_what_it_has_when_an_interrupt_is_the_reason_and_somebody_enters() 
 }
 
 #[test]
+fn a_device_that_is_given_up_on_an_alarm_is_awaited() {
+    let (service, world) = own_driver(&[]);
+    access(&service);
+    said(world);
+    for first in [0, OWN] {
+        let twice = [after(first, Step::Fault), after(OWN, Step::Fault)].concat();
+        service.space.steps.lock().unwrap().extend(twice);
+        service.want(Pending::ALARM);
+        look(&service);
+        assert_eq!(said(world).last().unwrap(), "alarm 0", "its guest is to be told that it fails");
+    }
+}
+
+#[test]
 fn a_device_is_awaited_behind_a_crash_on_its_vms_event() {
     let (service, world) = own_driver(&[]);
     access(&service);
@@ -1026,6 +1040,16 @@ fn an_interrupt_that_is_to_come_later_is_unmasked_behind_the_next_alarm() {
         look(&service);
         assert_eq!(said(world), unmasked);
     }
+    // A new life has nothing to wait for.
+    service.space.steps.lock().unwrap().push_back(Step::Done(abi::LATER, 0));
+    interrupt(&service);
+    service.kill();
+    access_of(&service, 0);
+    access_of(&service, 0);
+    assert_eq!(of_device(world), ["allow false", "allow true", "unmask"]);
+    service.want(Pending::ALARM);
+    look(&service);
+    assert_eq!(of_device(world), [""; 0]);
 }
 
 #[test]

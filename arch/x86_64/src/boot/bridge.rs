@@ -156,7 +156,10 @@ mod tests {
         assert_eq!(bridge.physical(0xfebd_4000), Some(0xfebd_4000));
         assert_eq!([bridge.physical((1 << 40) - 1), bridge.physical(1 << 40)], [Some((1 << 40) - 1), None]);
         let memory = Range { base: 0x1_2345_6000, size: 0x1000 };
-        assert_eq!(bridge.reach(function(), memory), Some(Reach { bus: 0x1_2345_6000, guarded: false }));
+        assert_eq!(
+            bridge.reach(function(), memory, false),
+            Some(Reach { bus: 0x1_2345_6000, guarded: false })
+        );
         assert_eq!((bridge.buses(), bridge.room(), bridge.takes_messages()), ((0, 255), None, true));
     }
 

@@ -137,7 +137,8 @@ impl Iommu {
     /// Hands over the first fault of each function.
     pub fn faults(&self, take: &mut dyn FnMut(Fault)) {
         let mut found: ArrayVec<Fault, MAX_FUNCTIONS> = ArrayVec::new();
-        let State { units, driver, functions } = &mut *self.state.lock();
+        let mut state = self.state.lock();
+        let State { units, driver, functions } = &mut *state;
         let record = &mut |fault: amd_vi::Fault| {
             let whose = functions.iter().find(|(id, _)| *id == fault.function);
             let fault = whose.map(|&(_, function)| Fault { function, address: fault.address });
@@ -148,6 +149,8 @@ impl Iommu {
             driver.faults(&mut Reached { units, tables }, record);
             Ok::<_, Error>(())
         });
+        // Whoever is told takes its time.
+        drop(state);
         found.into_iter().for_each(take);
     }
 }

@@ -21,6 +21,8 @@ const LEVELS_SHIFT: u32 = 9;
 const SILENT: u64 = 1 << 34;
 /// The third word: messages are looked up.
 const REMAPPED: u64 = 1;
+/// Messages that are refused are not recorded: they say nothing that a program could mend, and SILENT is about memory alone.
+const MESSAGES_SILENT: u64 = 1 << 5;
 /// The logarithm of the entries of a function's interrupt table.
 const MESSAGES_SHIFT: u32 = 1;
 /// What becomes of messages: it is in the interrupt table. Without it, they are refused.
@@ -52,7 +54,12 @@ impl Entry {
         let domain = self.memory.map_or(0, |(_, domain)| u64::from(domain));
         let silent = if self.is_heard { 0 } else { SILENT };
         let messages = self.messages.map_or(0, |table| table.0 | LOOKED_UP);
-        [VALID | memory, domain | silent, REMAPPED | MESSAGES << MESSAGES_SHIFT | messages, 0]
+        [
+            VALID | memory,
+            domain | silent,
+            REMAPPED | MESSAGES_SILENT | MESSAGES << MESSAGES_SHIFT | messages,
+            0,
+        ]
     }
 }
 

@@ -32,7 +32,10 @@ use event::Events;
 pub use event::{Event, Kind};
 use pages::IoPages;
 pub use platform::{Error, MAX_FUNCTIONS, MAX_UNITS, Platform};
-use registers::{CONTROL, DEVICE_TABLE_BASE, set64};
+use registers::{
+    CONTROL, CONTROL_EVENT_INTERRUPT, DEVICE_TABLE_BASE, EXCLUSION_BASE, EXCLUSION_LIMIT, STATUS,
+    STATUS_COMMANDS_RUN, STATUS_EVENTS_RUN, set64, wait,
+};
 
 /// What all messages write: the only one that does anything is the first in the function's table.
 pub const MESSAGE: u32 = 0;
@@ -63,7 +66,12 @@ struct Unit {
     events: Events,
     /// What is in its control register.
     control: u32,
+    /// How many looks at events told nothing new.
+    idle: u32,
 }
+
+/// So many looks at events that tell nothing new are interrupts'. Then the log is looked at when functions are allowed or silenced alone.
+const PATIENCE: u32 = 64;
 
 /// The IOMMUs of a machine, in use.
 #[derive(Debug)]
@@ -93,7 +101,7 @@ impl AmdVi {
         for flags in flags {
             let (commands, events) = (Commands::new(platform), Events::new(platform));
             let (commands, events) = commands.zip(events).ok_or(NO_MEMORY)?;
-            let unit = Unit { commands, events, control: registers::control(*flags) };
+            let unit = Unit { commands, events, control: registers::control(*flags), idle: 0 };
             units.try_push(unit).map_err(|_| Error::TooMany)?;
         }
         let mut all = Self { table, units, functions: ArrayVec::new() };
@@ -109,6 +117,11 @@ impl AmdVi {
         const PAGES: u64 = device::BYTES / 4096 - 1;
         let Some(unit) = self.units.get_mut(number) else { return Ok(()) };
         set64(platform, number, CONTROL, 0);
+        // Firmware may have used it: its buffers are not moved while it reads them, and no range of memory stays open to all.
+        let running = STATUS_COMMANDS_RUN | STATUS_EVENTS_RUN;
+        wait("CmdBufRun", || platform.get32(number, STATUS) & running == 0)?;
+        set64(platform, number, EXCLUSION_BASE, 0);
+        set64(platform, number, EXCLUSION_LIMIT, 0);
         set64(platform, number, DEVICE_TABLE_BASE, self.table.0 | PAGES);
         unit.commands.set_up(platform, number);
         unit.events.set_up(platform, number);
@@ -182,17 +195,24 @@ impl AmdVi {
     /// that has lost events begins anew if there was a first fault in it: so it does as often as there are functions at most.
     pub fn faults(&mut self, platform: &mut impl Platform, take: &mut dyn FnMut(Fault)) {
         for number in 0..self.units.len() {
-            let mut has_new = false;
+            let (mut some, mut has_new) = (false, false);
             let Some(unit) = self.units.get_mut(number) else { return };
             unit.events.begin(platform, number);
             // Behind the first look, those that are known record nothing any more.
             for _ in 0..2 * Events::SIZE {
                 let Some(unit) = self.units.get_mut(number) else { return };
                 let Some(event) = unit.events.next(platform, number) else { break };
+                some = true;
                 has_new |= self.heard(platform, event, take);
             }
             let Some(unit) = self.units.get_mut(number) else { return };
             unit.events.acknowledge(platform, number);
+            unit.idle = unit.idle.saturating_add(u32::from(some && !has_new));
+            if unit.idle > PATIENCE && unit.control & CONTROL_EVENT_INTERRUPT != 0 {
+                // Some events cannot be kept from being recorded. Who makes them on purpose is not to have a CPU's time.
+                unit.control &= !CONTROL_EVENT_INTERRUPT;
+                platform.set32(number, CONTROL, unit.control);
+            }
             if has_new {
                 // A log that does not begin anew is what nobody looks at.
                 let _ = unit.events.restart(platform, number, unit.control);

@@ -7,6 +7,9 @@ pub(super) const DEVICE_TABLE_BASE: u32 = 0x00;
 pub(super) const COMMAND_BASE: u32 = 0x08;
 pub(super) const EVENT_BASE: u32 = 0x10;
 pub(super) const CONTROL: u32 = 0x18;
+/// A range that passes as it is, whatever the tables say: its base with its enable, and its limit.
+pub(super) const EXCLUSION_BASE: u32 = 0x20;
+pub(super) const EXCLUSION_LIMIT: u32 = 0x28;
 const EXTENDED_FEATURES: u32 = 0x30;
 pub(super) const COMMAND_HEAD: u32 = 0x2000;
 pub(super) const COMMAND_TAIL: u32 = 0x2008;
@@ -26,6 +29,7 @@ const WISHES: [(u8, u32); 4] = [(1 << 0, 1 << 1), (1 << 1, 1 << 8), (1 << 2, 1 <
 pub(super) const STATUS_OVERFLOW: u32 = 1 << 0;
 pub(super) const STATUS_EVENT_INTERRUPT: u32 = 1 << 1;
 pub(super) const STATUS_EVENTS_RUN: u32 = 1 << 3;
+pub(super) const STATUS_COMMANDS_RUN: u32 = 1 << 4;
 
 /// INVALIDATE_IOMMU_ALL is there.
 const HAS_INVALIDATE_ALL: u32 = 1 << 6;

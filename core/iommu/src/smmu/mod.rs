@@ -55,7 +55,14 @@ pub struct Smmu {
     events: Events,
     /// Those that have memory. The place of each is its number as a virtual machine.
     streams: ArrayVec<Stream, MAX_STREAMS>,
+    /// How many looks at events told nothing new.
+    idle: u32,
+    /// It interrupts nobody any more.
+    is_quiet: bool,
 }
+
+/// So many looks at events that tell nothing new are interrupts'. Then the queue is looked at when functions are allowed or silenced alone.
+const PATIENCE: u32 = 64;
 
 /// Everything that the memory of a device is: read and written, not executed.
 const SHARED: Stage2Attributes =
@@ -83,7 +90,8 @@ impl Smmu {
         platform.set32(STRTAB_BASE_CFG, table.shape());
         commands.set_up(platform);
         events.set_up(platform);
-        let mut smmu = Self { features, table, commands, events, streams: ArrayVec::new() };
+        let mut smmu =
+            Self { features, table, commands, events, streams: ArrayVec::new(), idle: 0, is_quiet: false };
         smmu.enable(platform)?;
         Ok(smmu)
     }
@@ -142,18 +150,26 @@ impl Smmu {
     /// Hands over the first fault of each stream, and has the SMMU record no other one of it. A call looks at no more events than the queue holds
     /// twice.
     pub fn faults(&mut self, platform: &mut impl Platform, take: &mut dyn FnMut(Fault)) {
+        let (mut some, mut has_new) = (false, false);
         // Behind the first look, those that are known record nothing any more.
         for _ in 0..2 {
             for _ in 0..self.events.size() {
                 let Some(event) = self.events.next(platform) else { break };
+                some = true;
                 let is_first = |known: &&mut Stream| known.id == event.stream && !known.has_strayed;
                 let Some(known) = self.streams.iter_mut().find(is_first) else { continue };
-                known.has_strayed = true;
+                (known.has_strayed, has_new) = (true, true);
                 take(Fault { stream: event.stream, address: event.address });
                 // If it does not take that, its events are what nobody looks at.
                 let _ = self.silence(platform, event.stream);
             }
             self.events.acknowledge(platform);
+        }
+        self.idle = self.idle.saturating_add(u32::from(some && !has_new));
+        if self.idle > PATIENCE && !self.is_quiet {
+            // Some events cannot be kept from being recorded. Who makes them on purpose is not to have a CPU's time. If the SMMU does not take that, it
+            // is asked again.
+            self.is_quiet = IRQ_CTRL.set(platform, 0).is_ok();
         }
     }
 

@@ -123,6 +123,10 @@ impl Machine {
         if third & 1 == 0 {
             return Some(Err(data));
         }
+        if third >> 5 & 1 == 0 {
+            // Whatever becomes of it.
+            self.record(unit, 2 << 60 | u64::from(function), 0xfee0_0000);
+        }
         match third >> 60 & 0b11 {
             0 => return None,
             0b10 => {}
@@ -137,7 +141,7 @@ impl Machine {
         (entry & 1 != 0).then_some(Ok(((entry >> 16) as u8, (entry >> 8) as u8)))
     }
 
-    fn record(&mut self, unit: usize, first: u64, second: u64) {
+    pub fn record(&mut self, unit: usize, first: u64, second: u64) {
         let [control, status] = [0x18, 0x2020].map(|offset| self.units[unit].get(offset));
         if control & 0b100 == 0 || status & 1 != 0 {
             return;
@@ -191,7 +195,7 @@ impl Platform for Machine {
     fn get32(&self, unit: usize, offset: u32) -> u32 {
         match offset {
             0x2020 => {
-                let is_stuck = self.units[unit].is_dead;
+                let is_stuck = self.units[unit].is_dead && self.units[unit].get(0x18) != 0;
                 let runs = if is_stuck { 8 } else { self.units[unit].get(0x18) << 1 & 8 };
                 self.units[unit].get(offset) & !8 | runs
             }

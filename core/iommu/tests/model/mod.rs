@@ -177,6 +177,11 @@ impl Model {
         self.register(0x24) & 1 << 4 != 0
     }
 
+    /// Whether events interrupt.
+    pub fn interrupts(&self) -> bool {
+        self.register(0x54) & 1 << 2 != 0
+    }
+
     /// Whether no event waits, and none was lost that nobody knows of.
     pub fn is_quiet(&self) -> bool {
         self.register(0x1_00a8) == self.register(0x1_00ac)
@@ -265,7 +270,7 @@ impl Model {
     }
 
     /// Records an event. Behind a full queue it is lost, which a bit says.
-    fn record(&mut self, event: [u64; 4]) {
+    pub fn record(&mut self, event: [u64; 4]) {
         const OVERFLOW: u64 = 1 << 31;
         self.recorded += 1;
         let (base, size) = self.queue(0xa0);
