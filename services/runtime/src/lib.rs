@@ -18,6 +18,7 @@ mod device;
 #[cfg(target_os = "none")]
 mod entry;
 mod event;
+mod fruitless;
 mod kept;
 mod memory;
 #[cfg(target_os = "none")]
@@ -30,6 +31,7 @@ mod storage;
 pub use calls::{Log, alarm, decode, message, print, time};
 pub use device::{Device, DeviceMemory, Registers};
 pub use event::{Characters, Event};
+pub use fruitless::Fruitless;
 pub use kept::Kept;
 pub use memory::{GuestMemory, Memory, Outside};
 pub use rings::GuestRings;
