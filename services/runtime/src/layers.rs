@@ -50,7 +50,7 @@ impl Layers {
         let [owners, map, end] = parts(places, clusters)?;
         let own = storage.into_address_of(end)?;
         // SAFETY: mapped for the whole life of the program, which others cannot write, or empty.
-        let image = match (usize::try_from(length).ok()?, usize::try_from(place).ok()?) {
+        let image = match (isize::try_from(length).ok()? as usize, usize::try_from(place).ok()?) {
             (0, _) | (_, 0) => &[],
             (length, place) => unsafe { from_raw_parts(with_exposed_provenance(place), length) },
         };

@@ -121,6 +121,7 @@ mod tests {
                 image: Some(At::new(DiskSource::File(path.clone()), 1..2)),
                 size: size.map(|size| At::new(size, 2..3)),
                 read_only: false,
+                writes: None,
                 device: None,
                 runs: Runs { limit: 1, beside_realtime: false, cpu: None },
             };
@@ -162,6 +163,7 @@ mod tests {
             image: Some(At::new(DiskSource::File(path), 1..2)),
             size: None,
             read_only: false,
+                writes: None,
             device: None,
             runs: Runs { limit: 1, beside_realtime: false, cpu: None },
         };
