@@ -70,7 +70,9 @@ fn wrong_disks_are_refused() {
     assert!(one(DiskSpec { size: (1 << 38) + 512, ..TEXT }).contains("at most 256 GiB"));
     assert!(one(DiskSpec { size: u64::MAX - 511, ..TEXT }).contains("at most 256 GiB"));
     let over = |writes| DiskSpec { writes: Some(writes), size: 4608, ..ROOT };
-    assert!(one(DiskSpec { read_only: true, ..over(4096) }).contains("it is read-only and has room for writes"));
+    assert!(
+        one(DiskSpec { read_only: true, ..over(4096) }).contains("it is read-only and has room for writes")
+    );
     for writes in [0, 512, 4097] {
         assert!(one(over(writes)).contains(&format!("{writes} bytes, is no whole clusters")));
     }
@@ -190,7 +192,13 @@ fn hostile_descriptions_of_disks_are_refused() {
     let (vms, program) = ([vm("a", &[0])], program(AARCH64));
     let here = driven("here", Drive { partition: Some(2), ..NVME });
     let services = [service(&program, "root", 0, 0), service(&program, "here", 0, 2)];
-    let blob = write_with(&vms, &services, &[ROOT, TEXT, here, DiskSpec { name: "over", writes: Some(4096), ..ROOT }], &[]).unwrap();
+    let blob = write_with(
+        &vms,
+        &services,
+        &[ROOT, TEXT, here, DiskSpec { name: "over", writes: Some(4096), ..ROOT }],
+        &[],
+    )
+    .unwrap();
     let read = read_damaged(&blob, b"vms\0", &[0, 2, 3, 9, u32::MAX]);
     assert!(read > 10, "{read} read");
 }

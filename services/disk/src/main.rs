@@ -10,7 +10,7 @@
 mod tests;
 
 use turnstile_block::ram::{Image, RamDisk, Store};
-use turnstile_service_disk::model::{Disk, QUEUES, VECTORS};
+use turnstile_service_block::{Disk, QUEUES, VECTORS};
 use turnstile_service_rt::{Answer, Attach, Doorbells, Event, GuestRings, Service, Storage, kept, service};
 use turnstile_service_virtio::{Runtime, Virtio, answered, doorbells, words};
 

@@ -13,8 +13,10 @@ use core::fmt::Write;
 
 use turnstile_block::disk::SECTOR;
 use turnstile_block::overlay::{self, Kept};
-use turnstile_service_disk::model::{Disk, QUEUES, VECTORS};
-use turnstile_service_rt::{Answer, Attach, Doorbells, Event, GuestRings, Layers, Log, Service, kept, service};
+use turnstile_service_block::{Disk, QUEUES, VECTORS};
+use turnstile_service_rt::{
+    Answer, Attach, Doorbells, Event, GuestRings, Layers, Log, Service, kept, service,
+};
 use turnstile_service_virtio::{Runtime, Virtio, answered, doorbells, words};
 
 kept! {
@@ -55,8 +57,7 @@ impl Function {
 }
 
 impl Service for Function {
-    const NEW: Self =
-        Self { virtio: Virtio::new(Disk::new(Overlay::empty(&[], &mut []))), has_said: false };
+    const NEW: Self = Self { virtio: Virtio::new(Disk::new(Overlay::empty(&[], &mut []))), has_said: false };
     const DOORBELLS: Doorbells = doorbells(QUEUES as u32);
 
     fn attach(&mut self, Attach { kept, bars, .. }: Attach) -> Answer {

@@ -3,7 +3,9 @@
 
 use core::cell::UnsafeCell;
 
-use turnstile_service::abi::{Answer, DEVICE_GUARDED, DEVICE_MEMORY, DEVICE_READY, DISK, IMAGE, Kind, REGISTERS};
+use turnstile_service::abi::{
+    Answer, DEVICE_GUARDED, DEVICE_MEMORY, DEVICE_READY, DISK, IMAGE, Kind, REGISTERS,
+};
 
 use crate::calls::done;
 use crate::device;

@@ -57,7 +57,11 @@ impl Storage {
 
     /// Gives it up for its address, if that is a word's and so many bytes are there.
     pub(crate) const fn into_address_of(self, end: usize) -> Option<usize> {
-        if end <= self.size && self.address.is_multiple_of(align_of::<AtomicU32>()) { Some(self.address) } else { None }
+        if end <= self.size && self.address.is_multiple_of(align_of::<AtomicU32>()) {
+            Some(self.address)
+        } else {
+            None
+        }
     }
 
     /// All bytes.

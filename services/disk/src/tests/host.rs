@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use turnstile_block::ram::{Image, RamDisk, Store};
 use turnstile_pci::msix::Message;
 use turnstile_rig::{BlockDriver, Computer, DOORBELL, ECAM, Fuse, Ram, Random, WINDOW};
-use turnstile_service_disk::model::{Disk, QUEUES, VECTORS};
+use turnstile_service_block::{Disk, QUEUES, VECTORS};
 use turnstile_service_rt::{AGAIN, BARS, CONFIGURATION, Event, Service};
 use turnstile_service_virtio::{Virtio, World};
 
@@ -141,7 +141,8 @@ impl Host {
         loop {
             let mut device = Device::new(Disk::new(RamDisk::new(bytes)));
             let fuse = self.board.fuse.clone();
-            let store = std::mem::replace(&mut device, Device::new(Disk::new(RamDisk::new(Bytes(Vec::new(), fuse)))));
+            let store =
+                std::mem::replace(&mut device, Device::new(Disk::new(RamDisk::new(Bytes(Vec::new(), fuse)))));
             device.model.insert(store.model.into_disk(), *b"root\0\0\0\0\0\0\0\0\0\0\0\0", self.writable);
             self.arm();
             let answer = device.attach(&self.board, kept, FIRMWARE);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The block device: queues of requests to one disk.
+//! The block device of disks in memory, of whatever kind: queues of requests to one disk. The programs `disk` and `overlay` have it.
+#![no_std]
+#![forbid(unsafe_code)]
 
 use turnstile_block::disk::{self, DiskFor};
 use turnstile_block::queue::{self, Queue};
