@@ -49,9 +49,9 @@ impl Layers {
         let clusters = usize::try_from(size.div_ceil(CLUSTER as u64)).ok()?;
         let [owners, map, end] = parts(places, clusters)?;
         let own = storage.into_address_of(end)?;
-        // SAFETY: mapped for the whole life of the program, which others cannot write, or empty.
         let image = match (isize::try_from(length).ok()? as usize, usize::try_from(place).ok()?) {
             (0, _) | (_, 0) => &[],
+            // SAFETY: mapped for the whole life of the program, and written by nobody.
             (length, place) => unsafe { from_raw_parts(with_exposed_provenance(place), length) },
         };
         // SAFETY: mapped and writable for the whole life of the program, and nobody else's, as the value that had it is gone. The parts lie
