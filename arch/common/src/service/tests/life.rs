@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What one VM and its service do: events, calls, crashes, kills, interrupts, doorbells.
+
+use super::*;
+
+#[test]
+fn the_first_event_is_attach() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(5, 0), Step::Done(6, 0)]);
+    assert_eq!((access(&service), access(&service)), (5, 6));
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Read 0", "Read 0"]);
+    service.reset();
+    access(&service);
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Read 0"], "nothing is kept for the next life");
+    assert!(said(world).is_empty());
+}
+
+#[test]
+fn calls_are_served_and_their_results_come_back() {
+    let word = u64::from_le_bytes(*b"hello\0\0\0");
+    let calls = [
+        Step::Done(0, 0),
+        Step::Call(Call::Print, [5, word, 0]),
+        Step::Call(Call::Alarm, [30, 0, 0]),
+        Step::Call(Call::Print, [17, word, 0]),
+        Step::Call(Call::Time, [30, 0, 0]),
+        Step::Done(1, 0),
+    ];
+    let (service, world) = service(&calls);
+    assert_eq!(access(&service), 1);
+    assert_eq!(said(world), ["print hello", "alarm 30"]);
+    let results = ["resume Some(0)", "resume Some(7)", "resume Some(18446744073709551615)", "resume Some(9)"];
+    assert_eq!(heard(&service)[3..], results);
+}
+
+#[test]
+fn lines_take_effect_when_they_change() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(0, 1), Step::Done(0, 1), Step::Done(0, 2)]);
+    (0..3).for_each(|_| {
+        access(&service);
+    });
+    assert_eq!(said(world), ["lines 1 1", "lines 3 2"]);
+}
+
+#[test]
+fn a_crash_costs_the_guest_nothing_but_time() {
+    let (service, world) = service(&[Step::Done(0, 1), Step::Fault, Step::Done(0, 0), Step::Done(4, 0)]);
+    assert_eq!(access(&service), 4);
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Read 0", "begin true", "Attach 1", "Read 0"]);
+    assert_eq!(said(world), ["lines 1 1", "1: service test did what it must not do, here", "lines 1 0"]);
+    assert_eq!(service.figures().crashes, 1);
+}
+
+#[test]
+fn who_crashes_twice_on_an_event_is_an_absent_device_and_keeps_nothing() {
+    let (service, world) =
+        service(&[Step::Done(0, 0), Step::Fault, Step::Done(0, 0), Step::Call(Call::Panic, [0; 3])]);
+    assert_eq!(access(&service), u64::MAX);
+    assert_eq!(said(world)[1], "2: service test gave up, here");
+    heard(&service);
+    access(&service);
+    assert_eq!(heard(&service)[..2], ["begin false", "Attach 0"]);
+}
+
+#[test]
+fn who_crashes_on_what_it_has_kept_loses_it() {
+    let (service, _) = service(&[Step::Done(0, 0), Step::Fault, Step::Fault]);
+    assert_eq!(access(&service), u64::MAX);
+    heard(&service);
+    access(&service);
+    assert_eq!(heard(&service)[..2], ["begin false", "Attach 0"]);
+}
+
+#[test]
+fn interrupts_are_taken_and_the_service_goes_on() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Interrupt, Step::Interrupt, Step::Done(3, 0)]);
+    assert_eq!(access_and(&service, &|| {}), (3, 2));
+    assert_eq!(heard(&service)[3..], ["resume None", "resume None"]);
+    assert!(said(world).is_empty());
+}
+
+#[test]
+fn who_is_late_has_crashed() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Interrupt, Step::Done(0, 0), Step::Done(8, 0)]);
+    service.space.late.store(true, Ordering::Relaxed);
+    assert_eq!(access(&service), 8);
+    assert_eq!(said(world), ["1: service test took longer than it may, here"]);
+}
+
+#[test]
+fn a_kill_is_carried_out_once_inside_and_outside() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Interrupt, Step::Done(0, 0), Step::Done(8, 0)]);
+    assert_eq!(access_and(&service, &|| service.kill()), (8, 1));
+    assert_eq!(said(world), ["1: service test was killed, here"]);
+    service.kill();
+    access(&service);
+    access(&service);
+    assert_eq!(service.figures().crashes, 2, "nobody was inside: whoever came next has seen to it, once");
+}
+
+#[test]
+fn nothing_that_waits_is_left_for_the_next_life() {
+    let (service, world) = service(&[]);
+    access(&service);
+    world.typed.lock().unwrap().extend(b"old");
+    service.want(Pending::INPUT);
+    service.want(Pending::ALARM);
+    service.kill();
+    service.reset();
+    heard(&service);
+    access(&service);
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.look(&mut Kept(&interrupts, &|| {})) };
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Read 0"]);
+    assert_eq!((service.figures().crashes, said(world)), (0, vec![]), "killed was the one of before");
+}
+
+#[test]
+fn kills_are_no_failures_of_the_service() {
+    let steps = [
+        Step::Done(0, 0),
+        Step::Interrupt,
+        Step::Interrupt,
+        Step::Interrupt,
+        Step::Done(0, 0),
+        Step::Done(8, 0),
+    ];
+    let (service, _) = service(&steps);
+    let kills = RefCell::new(3);
+    let kill = || {
+        *kills.borrow_mut() -= 1;
+        service.kill();
+    };
+    assert_eq!(access_and(&service, &kill), (8, 3), "killed in its event, and twice when it begins");
+    assert_eq!((kills.into_inner(), service.figures().crashes), (0, 3));
+    let begun: Vec<String> = heard(&service).into_iter().filter(|what| what.starts_with("begin")).collect();
+    assert_eq!(begun, ["begin false", "begin true", "begin true", "begin true"], "what is kept stays");
+}
+
+#[test]
+fn typing_waits_until_there_is_room() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(8, 0), Step::Done(1, 0), Step::Done(0, 0)]);
+    world.typed.lock().unwrap().extend(b"0123456789abcdef");
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(Pending::INPUT, &mut Kept(&interrupts, &|| {})) };
+    look(&service);
+    assert_eq!(*world.typed.lock().unwrap(), b"9abcdef", "eight were taken, then one, then none");
+    service.space.steps.lock().unwrap().extend([Step::Done(0, abi::ROOM), Step::Done(7, 0)]);
+    access(&service);
+    look(&service);
+    assert!(world.typed.lock().unwrap().is_empty());
+    assert!(said(world).is_empty(), "room is no line");
+}
+
+#[test]
+fn room_without_taking_anything_is_none() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(0, abi::ROOM), Step::Fault]);
+    world.typed.lock().unwrap().extend(b"abc");
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(Pending::INPUT, &mut Kept(&interrupts, &|| {})) };
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Input 0"], "it is not asked again and again");
+    assert_eq!(*world.typed.lock().unwrap(), b"abc");
+}
+
+#[test]
+fn what_comes_without_end_keeps_nobody_from_the_cpu() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(2, 0)]);
+    world.typed.lock().unwrap().extend(b"abcd");
+    let mut cpu = Wanted(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(Pending::INPUT, &mut cpu) };
+    assert_eq!((heard(&service)[1..].to_vec(), cpu.0), (vec!["Attach 0".to_string(), "Input 0".into()], 1));
+    assert!(!service.gate.is_inside(), "others can go inside meanwhile");
+    service.space.steps.lock().unwrap().extend([Step::Done(2, 0)]);
+    // SAFETY: as above.
+    unsafe { service.look(&mut cpu) };
+    assert_eq!(heard(&service), ["Input 0"], "the rest comes when it looks again");
+    assert!(world.typed.lock().unwrap().is_empty());
+    // SAFETY: as above.
+    unsafe { service.look(&mut cpu) };
+    assert!(heard(&service).is_empty(), "nothing is left");
+}
+
+#[test]
+fn doorbells_and_alarms_are_events() {
+    let (service, _) = service(&[]);
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe {
+        service.post(Pending::doorbell(5), &mut Kept(&interrupts, &|| {}));
+        service.post(Pending::ALARM, &mut Kept(&interrupts, &|| {}));
+    }
+    assert_eq!(heard(&service)[2..], ["Doorbell 32", "Alarm 9"]);
+}
+
+#[test]
+fn who_rings_and_finds_nobody_is_inside() {
+    let (service, _) = service(&[]);
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    let ring = |queue| unsafe { service.ring(queue, &mut Kept(&interrupts, &|| {})) };
+    (0..2).for_each(ring);
+    assert_eq!(heard(&service)[2..], ["Doorbell 1", "Doorbell 2"]);
+    assert!(service.gate.enter());
+    [2, 3, 3].into_iter().for_each(ring);
+    assert!(heard(&service).is_empty(), "whoever is inside sees to it");
+    let pending = service.gate.leave().unwrap();
+    // SAFETY: as above.
+    unsafe { service.settle(pending, &mut Kept(&interrupts, &|| {})) };
+    assert_eq!(heard(&service), ["Doorbell 12"], "each queue once");
+    assert!(!service.gate.is_inside());
+}
+
+#[test]
+fn a_doorbell_is_rung_again_behind_a_crash_and_a_kill() {
+    let steps = [
+        Step::Done(0, 0),
+        Step::Fault,
+        Step::Done(0, 0),
+        Step::Interrupt,
+        Step::Done(0, 0),
+        Step::Done(0, 0),
+    ];
+    let (service, _) = service(&steps);
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.ring(4, &mut Kept(&interrupts, &|| service.kill())) };
+    let rung = heard(&service).iter().filter(|what| *what == "Doorbell 16").count();
+    assert_eq!((rung, service.figures().crashes, service.gate.is_inside()), (3, 2, false));
+}
+
+#[test]
+fn more_to_do_is_an_alarm_as_soon_as_may_be() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(1, abi::AGAIN), Step::Done(2, 0)]);
+    assert_eq!((access(&service), access(&service)), (1, 2));
+    assert_eq!(said(world), ["alarm 0"], "no line of that number");
+}
+
+#[test]
+fn many_crashes_are_not_all_reported() {
+    let (service, world) = service(&[Step::Fault; 100]);
+    (0..50).for_each(|_| {
+        access(&service);
+    });
+    assert_eq!((service.figures().crashes, said(world).len()), (100, 11), "1 to 8, 16, 32, 64");
+}
+
+#[test]
+fn exits_are_counted_where_statistics_are_kept() {
+    let page = Box::leak(Box::new(turnstile_exitstat::Page::new(1)));
+    let (service, _) = service(&[]);
+    let mut timing = Timing::new(Some(page));
+    timing.begin(Reason::DataAbort, || 100);
+    service.account(&mut timing, Reason::Service, || 130);
+    timing.end(|| 150);
+    assert_eq!(
+        (page.record(Reason::Service).read().total, page.record(Reason::DataAbort).read().count()),
+        (50, 0)
+    );
+    service.account(&mut timing, Reason::Doorbell, || 110);
+    assert_eq!(service.figures(), Figures { crashes: 0, exits: 2, ticks: 40 });
+    service.account(&mut Timing::new(None), Reason::Service, || unreachable!("nobody looks at the time"));
+    service.kill();
+    access(&service);
+    assert_eq!(service.figures(), Figures { crashes: 1, exits: 2, ticks: 40 });
+    service.reset();
+    assert_eq!(service.figures(), Figures { crashes: 1, exits: 0, ticks: 0 }, "crashes are the machine's");
+}
