@@ -4,6 +4,7 @@
 
 use turnstile::bench::rows::{Counted, ROWS, Row};
 use turnstile::bench::subjects::turnstile::services;
+use turnstile::config::Board;
 
 use super::scenario::{Scenario, Step};
 
@@ -22,7 +23,7 @@ pub fn scenarios() -> Vec<Scenario> {
             4096 => "iterations=4096",
             _ => "iterations=1000",
         };
-        let services = services(&row, "measure");
+        let services = services(&row, Board::Virt, "measure");
         // Where that of a service is, a row says for kvmtool's machine.
         let machines = if services.is_empty() { &["virt", "kvmtool"][..] } else { &["kvmtool"] };
         for machine in machines {

@@ -7,6 +7,8 @@ mod x86_64;
 
 pub use arm64::ROWS;
 
+use turnstile_bundle::DriveKind;
+
 use super::platform::Platform;
 use super::work;
 use crate::config::Board;
@@ -63,6 +65,15 @@ impl Counted {
     }
 }
 
+/// Where a guest's disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// In RAM.
+    Ram,
+    /// It is the machine's, behind a controller of this kind.
+    Machine(DriveKind),
+}
+
 /// One operation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -86,8 +97,8 @@ pub struct Row {
     pub lines: &'static str,
     /// Whether a second VM with the same guest takes part, on a network of both.
     pub peer: bool,
-    /// Whether the guest has a disk.
-    pub disk: bool,
+    /// The guest's disk, if it has one.
+    pub disk: Option<Disk>,
     /// Whether the service has a CPU of its own.
     pub own_cpu: bool,
     /// The guest's memory in MiB.
@@ -110,6 +121,10 @@ pub struct Row {
 
 /// How vCPUs take turns on one CPU: with equal priorities, so that who is woken waits until the other one waits.
 const ONE_CPU: &str = "cpus = [0]\nrealtime = 1";
+
+/// A disk behind an NVMe controller, and one behind a virtio controller.
+const NVME: Disk = Disk::Machine(DriveKind::Nvme);
+const VIRTIO: Disk = Disk::Machine(DriveKind::Virtio);
 
 /// What the guest measures after a boot.
 const NULL: &str = "null-hypercall";
@@ -164,7 +179,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         shared: None,
         lines: "",
         peer: false,
-        disk: false,
+        disk: None,
         own_cpu: false,
         memory: 16,
         counted,
@@ -183,13 +198,14 @@ impl Row {
         // A Raspberry Pi in QEMU has less than 1 GiB, and its boot is not that of QEMU's own boards.
         let fits = platform.board != Board::Rpi4 || !self.touches && self.counted != Counted::Boot;
         let has_levels = !self.la57 || platform.cpu == "max";
-        self.isa == platform.isa() && self.cpus() <= platform.cpus() && fits && has_levels
+        let has_controller = !matches!(self.disk, Some(Disk::Machine(_))) || platform.board.functions() != 0;
+        self.isa == platform.isa() && self.cpus() <= platform.cpus() && fits && has_levels && has_controller
     }
 
     /// Whether the guest's counter counts the operation's instructions: it runs while any CPU does, so with several it counts what
     /// others did meanwhile, and it goes on while a CPU sleeps. Of a driver's request a good part is the guest's own.
     pub fn has_counter(&self) -> bool {
-        self.vcpus == 1 && !self.peer && !self.disk && !self.own_cpu && !self.sleeps
+        self.vcpus == 1 && !self.peer && self.disk.is_none() && !self.own_cpu && !self.sleeps
     }
 
     /// Whether the operation rings a doorbell for which nobody has anything to do.
@@ -228,7 +244,7 @@ impl Row {
         if self.peer {
             table.push_str("networks = [\"lan\"]\n");
         }
-        if self.disk {
+        if self.disk.is_some() {
             table.push_str("disks = [\"data\"]\n");
         }
         if self.touches {
