@@ -2,6 +2,7 @@
 //! Disks that the machine has, as Debian's kernel finds them: what it has written and flushed is there when the power was lost, and when the
 //! program that drives the controller was killed. A machine without the controller is refused.
 
+use turnstile::config::Board;
 use turnstile::isa::Isa;
 use turnstile_link::StopReason;
 
@@ -44,6 +45,7 @@ pub fn scenarios() -> Vec<Scenario> {
         .map(|scenario| if is_trusted(&scenario) { scenario } else { guarded(scenario) });
     all.chain(refused)
         .chain([no_iommu()])
+        .chain(bypassing().on_all())
         .chain([strays("drives/stray", "nvme0"), strays("drives/stray-virtio", "virtio0")])
         .chain([strays_unheard().on_pc(), strays_unheard().on_power()])
         .collect()
@@ -118,6 +120,35 @@ fn no_iommu() -> Scenario {
     let scenario = Scenario::new("refusal/no-iommu", config, vec![Step::Text(text)]);
     scenario.ending(Ending::Refused).prepare(|boot, _| {
         boot.iommu = false;
+        Ok(())
+    })
+}
+
+/// A virtio disk that is not behind the machine's IOMMU, and is not trusted.
+fn bypassing() -> Scenario {
+    let disk = "[[disk]]\nname = \"data\"\ndevice = \"virtio0\"\nsize = \"1MiB\"\n";
+    let config = guest("vm", "echo", "16MiB", "disks = [\"data\"]") + disk;
+    let text =
+        "its virtio disk cannot be used: its PCI function, a virtio device, bypasses the machine's IOMMU";
+    let scenario = Scenario::new("refusal/bypasses-iommu", config, vec![Step::Text(text)]);
+    scenario.ending(Ending::Refused).prepare(|boot, _| {
+        boot.drives.clear();
+        let mut words = vec!["-drive", "if=none,id=data,driver=null-co,size=1M", "-device"];
+        // Behind a bridge of its own, as QEMU's powernv has none.
+        let bridge = [
+            "pnv-phb,id=phb0,chip-id=0,index=0",
+            "-device",
+            "pnv-phb-root-port,id=port0,bus=phb0",
+            "-device",
+        ];
+        match boot.board {
+            Board::Powernv9 | Board::Powernv10 => {
+                words.extend(bridge);
+                words.push("virtio-blk-pci,drive=data,disable-legacy=on,bus=port0");
+            }
+            _ => words.push("virtio-blk-pci,drive=data,disable-legacy=on"),
+        }
+        boot.extra = words.into_iter().map(Into::into).collect();
         Ok(())
     })
 }

@@ -8,18 +8,20 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use pci_types::capability::{MsixCapability, PciCapability};
-use pci_types::{Bar, CommandRegister, ConfigRegionAccess, EndpointHeader, HeaderType, PciHeader};
+use pci_types::{Bar, CommandRegister, EndpointHeader, HeaderType, PciHeader};
 
 pub use pci_types::PciAddress;
 pub use turnstile_firmware::Range;
 
+pub use self::bridge::{CONFIGURATION, Fault, HostBridge, Reach, Wiring};
 use crate::memory::PAGE;
 use crate::service::Window;
 
+mod bridge;
+mod virtio;
+
 /// Base address registers of a function (PCI Local Bus Specification 3.0, section 6.2.5).
 const BARS: u8 = 6;
-/// Bytes of a configuration space that a program sees: all that is not PCI Express's alone.
-pub const CONFIGURATION: usize = 256;
 /// The command register, and the status register above it (section 6.2.2).
 const COMMAND: u16 = 0x04;
 /// The first base address register.
@@ -32,84 +34,6 @@ const ENTRY: u64 = 16;
 const BRIDGE_BUSES: u16 = 0x18;
 /// What is read where no function is: its vendor.
 const NO_VENDOR: u16 = 0xffff;
-
-/// How a function interrupts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wiring {
-    /// By its pin: 1 is INTA.
-    Pin(u8),
-    /// By messages: the physical address of its table of MSI-X. It is enabled, and the function masks all vectors while
-    /// [`HostBridge::connect`] sets them up.
-    Messages {
-        /// The table.
-        table: u64,
-        /// Its entries.
-        vectors: u16,
-    },
-}
-
-/// How a function reaches memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
-    /// The bus address of the memory's first byte.
-    pub bus: u64,
-    /// Whether an IOMMU keeps the function from all other memory. Its addresses are the physical ones then: a function that the machine's
-    /// owner has left out of the translation reaches the right bytes, too.
-    pub guarded: bool,
-}
-
-/// A function has reached for memory that is not its own, and was refused it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Who, as the IOMMU knows it: it may be a bridge in front of the function.
-    pub function: PciAddress,
-    /// The bus address, if the IOMMU tells it.
-    pub address: Option<u64>,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { function, address } = self;
-        let (bus, device, number) = (function.bus(), function.device(), function.function());
-        write!(f, "PCI function {bus:02x}:{device:02x}.{number} reached for ")?;
-        match address {
-            Some(address) => write!(f, "{address:#x}, which is not its own"),
-            None => f.write_str("what is not its own"),
-        }
-    }
-}
-
-/// The host bridge, as an architecture reaches it: one segment, and what is behind it. Configuration space is accessed by the boot CPU until VMs run,
-/// and then by who is inside the service that has the function.
-pub trait HostBridge: ConfigRegionAccess + Sync {
-    /// The buses that there are, the first and the last.
-    fn buses(&self) -> (u8, u8);
-    /// The bus addresses at which BARs of memory may be placed that firmware has not placed: the first, and how many bytes. `None` where firmware has
-    /// placed all.
-    fn room(&self) -> Option<(u64, u64)>;
-    /// Returns the physical address of a bus address of memory. `None` if no CPU reaches it.
-    fn physical(&self, bus: u64) -> Option<u64>;
-    /// Lets a function reach this memory, of whole pages: behind an IOMMU this alone, else all memory. A function for which this has not been
-    /// called reaches nothing behind an IOMMU. If it is `trusted`, it may reach all memory even so, by its physical addresses. `None` if it cannot
-    /// reach that.
-    fn reach(&self, function: PciAddress, memory: Range, trusted: bool) -> Option<Reach>;
-    /// Has an IOMMU in front of its functions interrupt a CPU, by its index, when it has refused something. Returns the number by which
-    /// [`interrupt`](crate::monitor::CommonMonitor::interrupt) is told of it. `None` if it has none, or interrupts nobody.
-    fn watch(&self, _cpu: usize) -> Option<u32> {
-        None
-    }
-    /// Hands over what an IOMMU has refused since the last time: a bounded number of faults, of each function its first one alone. It records no
-    /// other ones of that function, so nobody keeps a CPU busy with faults. Without an IOMMU there are none.
-    fn faults(&self, _take: &mut dyn FnMut(Fault)) {}
-    /// Says whether functions can be connected by messages.
-    fn takes_messages(&self) -> bool;
-    /// Has a function interrupt a CPU, by its index. Returns the number by which [`interrupt`](crate::monitor::CommonMonitor::interrupt) is told of
-    /// it. It is masked.
-    fn connect(&self, function: PciAddress, wiring: Wiring, cpu: usize) -> Option<u32>;
-    /// Masks or unmasks a connected interrupt. One that has come while it was masked comes when it is unmasked. An interrupt is masked by the CPU
-    /// that is told of it, and unmasked by any: by who has handled it, or by a service that begins anew.
-    fn mask(&self, number: u32, masked: bool);
-}
 
 /// The kinds of functions that services drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +86,8 @@ pub enum Refusal {
     NoMemory,
     /// It reaches all memory, and nobody has said that this is accepted.
     Unguarded,
+    /// It is a virtio device that reaches memory past the IOMMU, and nobody has said that this is accepted.
+    Bypassing,
 }
 
 impl fmt::Display for Refusal {
@@ -178,6 +104,9 @@ impl fmt::Display for Refusal {
             Self::NoMemory => f.write_str("its PCI function does not reach memory"),
             Self::Unguarded => f.write_str(
                 "nothing keeps its PCI function to its own memory: the machine has no IOMMU; write trusted = true if you accept that",
+            ),
+            Self::Bypassing => f.write_str(
+                "its PCI function, a virtio device, bypasses the machine's IOMMU (no VIRTIO_F_ACCESS_PLATFORM); write trusted = true if you accept that",
             ),
         }
     }
@@ -474,7 +403,12 @@ impl<B: HostBridge> Function<B> {
     /// When it does not reach that, or all memory without being trusted.
     pub fn reach(&self, memory: Range, trusted: bool) -> Result<Reach, Refusal> {
         let reach = self.bridge.reach(self.address, memory, trusted).ok_or(Refusal::NoMemory)?;
-        if reach.guarded || trusted { Ok(reach) } else { Err(Refusal::Unguarded) }
+        match reach {
+            _ if trusted => Ok(reach),
+            Reach { guarded: false, .. } => Err(Refusal::Unguarded),
+            _ if virtio::bypasses(self.bridge, self.address, &self.bars) => Err(Refusal::Bypassing),
+            _ => Ok(reach),
+        }
     }
 
     /// Lets it reach memory and interrupt, or no longer. Only who is inside the service that has it.

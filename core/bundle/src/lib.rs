@@ -11,7 +11,7 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <11>;
+//!     version = <12>;
 //!     images {
 //!         image-0 { digest = <u64>; padding = [...]; data = [...]; };
 //!     };
@@ -40,7 +40,7 @@
 //!                     uplink = <0>; trusted; };
 //!     };
 //!     disks {                            only if there are any
-//!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };
+//!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };      or writes = <u64>;
 //!         disk-1 { name = "data"; size = <0>; drive = "nvme"; number = <0>; partition = <2>; trusted; };
 //!     };
 //!     ports {                            only if there are any
@@ -90,7 +90,7 @@ mod xxh64;
 pub use check::validate;
 pub use choices::UnknownChoice;
 pub use cpus::CpuList;
-pub use disk::{DiskSpec, Drive, DriveKind, validate_disks};
+pub use disk::{DiskMemory, DiskSpec, Drive, DriveKind, validate_disks};
 pub use disk_error::{DiskError, DiskLabel};
 pub use error::{BundleError, Part};
 pub use machine::{Apic, Arm64, Format, Gic, Interrupts, Machine, Pc, Pmu, Pseries, TripleFault};
@@ -132,7 +132,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 

@@ -4,6 +4,7 @@
 
 use arrayvec::ArrayVec;
 
+use crate::IoApic;
 use crate::bytes::{u8, u16, u64};
 
 /// The most IOMMUs that are remembered.
@@ -61,11 +62,26 @@ pub struct Ivrs {
     pub iommus: ArrayVec<Iommu, MAX_IOMMUS>,
     /// What is behind them.
     pub behind: ArrayVec<Behind, MAX_RANGES>,
-    /// What I/O APICs are taken for.
-    pub io_apics: ArrayVec<u16, { crate::MAX_IO_APICS }>,
+    /// The I/O APICs that are behind them.
+    pub io_apics: ArrayVec<Named, { crate::MAX_IO_APICS }>,
+}
+
+/// An I/O APIC that the table names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its identification, as the MADT has it.
+    pub id: u8,
+    /// The function that an IOMMU takes it for.
+    pub requester: u16,
 }
 
 impl Ivrs {
+    /// Returns the identification of the first of a machine's I/O APICs that the table does not name. Its interrupts would be lost.
+    pub fn unnamed(&self, io_apics: &[IoApic]) -> Option<u8> {
+        let is_named = |id| self.io_apics.iter().any(|named| named.id == id);
+        io_apics.iter().map(|io_apic| io_apic.id).find(|id| !is_named(*id))
+    }
+
     /// Returns what an IOMMU takes a function for. `None` if it is behind none.
     pub fn requester(&self, function: u16) -> Option<u16> {
         let holds = |range: &&Behind| (range.first..=range.last).contains(&function);
@@ -130,7 +146,7 @@ fn behind(mut rest: &[u8], ivrs: &mut Ivrs) -> Option<()> {
                 }
             }
             SPECIAL if u8(entry, 7) == Some(SPECIAL_IO_APIC) => {
-                let _ = ivrs.io_apics.try_push(u16(entry, 5)?);
+                let _ = ivrs.io_apics.try_push(Named { id: u8(entry, 4)?, requester: u16(entry, 5)? });
             }
             _ => {}
         }

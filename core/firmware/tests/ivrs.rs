@@ -2,7 +2,8 @@
 //! The table of IOMMUs, written here by the specification's offsets.
 
 use proptest::prelude::*;
-use turnstile_firmware::ivrs::{self, Iommu, MAX_IOMMUS, MAX_RANGES};
+use turnstile_firmware::IoApic;
+use turnstile_firmware::ivrs::{self, Iommu, MAX_IOMMUS, MAX_RANGES, Named};
 
 const ADDRESS: u64 = 0xfed8_0000;
 
@@ -37,6 +38,18 @@ fn long(kind: u64, function: u64, other: u64, last: u64) -> Vec<u8> {
     bytes(&[(kind, 1), (function, 2), (0, 1), (0, 1), (other, 2), (last, 1)])
 }
 
+/// Each I/O APIC of the MADT has to be named by its identification; other devices have numbers of their own.
+#[test]
+fn io_apics_without_a_name_are_found() {
+    let special = |id, variety| bytes(&[(0x48, 1), (0, 3), (id, 1), (0xa0 + id, 2), (variety, 1)]);
+    let named = [special(2, 1), special(7, 1), special(4, 2)].concat();
+    let found = ivrs::read(&table(&[block(0x10, 2, 0, &named)]));
+    let apic = |id| IoApic { id, address: 0xfec0_0000, first: 0 };
+    let unnamed = |ids: &[u8]| found.unnamed(&ids.iter().copied().map(apic).collect::<Vec<_>>());
+    assert_eq!([unnamed(&[2, 7]), unnamed(&[7]), unnamed(&[])], [None; 3]);
+    assert_eq!([unnamed(&[2, 4, 7]), unnamed(&[0, 2])], [Some(4), Some(0)]);
+}
+
 #[test]
 fn iommus_and_what_is_behind_them() {
     let entries = [
@@ -55,7 +68,7 @@ fn iommus_and_what_is_behind_them() {
     ];
     let found = ivrs::read(&table(&[block(0x10, 2, 0, &entries.concat())]));
     assert_eq!(found.iommus[..], [Iommu { function: 2, address: ADDRESS, flags: 0x0a }]);
-    assert_eq!(found.io_apics[..], [0xa0], "the other one is a timer");
+    assert_eq!(found.io_apics[..], [Named { id: 0, requester: 0xa0 }], "the other one is a timer");
     for (function, requester) in [
         (0x0017, None),
         (0x0018, Some(0x0018)),

@@ -5,7 +5,7 @@ use core::fmt;
 
 use turnstile_drive::drive::Drive;
 use turnstile_service_rt::drive::Drive as Settings;
-use turnstile_service_rt::{AGAIN, Answer, Attach, Event, LATER, UNDRIVEN};
+use turnstile_service_rt::{AGAIN, Answer, Attach, Event, Fruitless, LATER, UNDRIVEN};
 use turnstile_service_virtio::{Virtio, World};
 use turnstile_virtio::rings::Rings;
 
@@ -20,8 +20,6 @@ const PATIENCE: u64 = 50_000_000;
 const SOON: u64 = 1_000_000;
 /// How often one looks after a controller that has something to do, in nanoseconds.
 const WATCH: u64 = 1_000_000_000;
-/// So many interrupts that bring nothing are too many: from then on the controller is looked at instead.
-const FRUITLESS: u32 = 16;
 /// How often it begins anew without a command that is done.
 const TRIES: u32 = 3;
 /// How often an event asks the controller whether it has done something meanwhile.
@@ -43,10 +41,8 @@ pub struct Program<H: Machine, D: Drive + 'static, R: Copy + 'static> {
     late_since: Option<u64>,
     /// A command was done since the last interrupt.
     has_done: bool,
-    /// How many more interrupts have brought nothing than something, up to [`FRUITLESS`].
-    fruitless: u32,
-    /// Somebody was told that it interrupts for nothing.
-    is_reported: bool,
+    /// The interrupts that have brought nothing.
+    fruitless: Fruitless,
 }
 
 impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Program<H, D, R> {
@@ -59,8 +55,7 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         is_watched: false,
         late_since: None,
         has_done: false,
-        fruitless: 0,
-        is_reported: false,
+        fruitless: Fruitless::NONE,
     };
 
     /// Resets the controller, which reaches no memory yet.
@@ -139,22 +134,18 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         if self.function.model.lent.is_starting() {
             return;
         }
-        self.fruitless = match has_done {
-            true => self.fruitless.saturating_sub(1),
-            false => FRUITLESS.min(self.fruitless + 1),
-        };
+        if self.fruitless.count(has_done) {
+            machine.log(format_args!("its drive interrupts for nothing, and is looked at instead\n"));
+        }
         if self.is_polled() {
             // Sooner than before.
             self.is_watched = false;
-            if !core::mem::replace(&mut self.is_reported, true) {
-                machine.log(format_args!("its drive interrupts for nothing, and is looked at instead\n"));
-            }
         }
     }
 
     /// Says whether the alarm does what interrupts should: while the controller begins it is set anyway.
     fn is_polled(&self) -> bool {
-        self.fruitless == FRUITLESS || self.function.model.lent.is_starting()
+        self.fruitless.is_too_many() || self.function.model.lent.is_starting()
     }
 
     /// Handles an event.

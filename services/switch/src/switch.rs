@@ -5,11 +5,9 @@
 //! now waits for its time. Whatever breaks a rule, the device of that member alone needs a reset.
 
 use turnstile_net::control::{Control, Limits};
-use turnstile_net::settings::Accepts;
 use turnstile_nic::any::Any;
-use turnstile_nic::card::Failure;
 use turnstile_service_rt::{
-    AGAIN, Answer, Attach, Event, MEMBER_QUEUES, UNDRIVEN, port as settings, split_device,
+    AGAIN, Answer, Attach, Event, Fruitless, MEMBER_QUEUES, port as settings, split_device,
 };
 use turnstile_service_virtio::Virtio;
 use turnstile_switch::port::Rules;
@@ -21,7 +19,9 @@ use turnstile_virtio::violation::Violation;
 
 use crate::members::{MEMBERS, Members, PORTS};
 use crate::port::{COMMANDS, Change, Notes, Port, QUEUES, VECTORS};
-use crate::uplink::{BUFFERS, LONGEST, Turn, Uplink};
+use crate::uplink::{BUFFERS, Uplink};
+
+mod card;
 
 /// A quarter of the addresses that are remembered.
 const SETS: usize = 256;
@@ -78,6 +78,10 @@ pub struct Switch<R = Layout> {
     uplink: Uplink<Any<BUFFERS>>,
     /// The hypervisor has given it a card, which works.
     is_plugged: bool,
+    /// The card has sent or received something since its last interrupt.
+    has_moved: bool,
+    /// Its interrupts that have brought nothing.
+    fruitless: Fruitless,
     /// A bit for each queue that has something to do, perhaps, as doorbells have them, and those of the uplink.
     due: u32,
     /// The queue that is next, if it is due.
@@ -97,6 +101,8 @@ impl<R> Switch<R> {
             relay: Relay::new(),
             uplink: Uplink::NEW,
             is_plugged: false,
+            has_moved: false,
+            fruitless: Fruitless::NONE,
             due: 0,
             next: 0,
             waits: [Wait::NONE; PORTS],
@@ -476,128 +482,6 @@ impl<R> Switch<R> {
         self.stop(member);
         self.due &= if member == UPLINK { !MOVE } else { !bits(member, COMMAND) };
         self.refilled(member);
-    }
-
-    /// The hypervisor has given the switch a network card, which reaches no memory yet: resets it.
-    #[inline(never)] // Once.
-    pub fn reset<M: Members>(&mut self, members: &M) -> Answer
-    where
-        R: Rings<M::Memory>,
-    {
-        match Uplink::<Any<BUFFERS>>::reset(members.bus()) {
-            Ok(()) => self.answer(members),
-            Err(failure) => {
-                self.lose(members, failure.text());
-                Answer { value: UNDRIVEN, ..self.answer(members) }
-            }
-        }
-    }
-
-    /// The card reaches memory: begins with it.
-    #[inline(never)] // Once.
-    pub fn device<M: Members>(&mut self, members: &M) -> Answer
-    where
-        R: Rings<M::Memory>,
-    {
-        if let Err(failure) = self.plug(members) {
-            self.lose(members, failure.text());
-        }
-        let value = if self.is_plugged { 0 } else { UNDRIVEN };
-        Answer { value, ..self.answer(members) }
-    }
-
-    /// Connects the uplink's port.
-    fn plug<M: Members>(&mut self, members: &M) -> Result<(), Failure>
-    where
-        R: Rings<M::Memory>,
-    {
-        let Some(memory) = members.memories().get(UPLINK) else { return Ok(()) };
-        let rings = self.uplink.begin(members.bus(), memory, members.shared())?;
-        self.is_plugged = true;
-        // Whatever is on the network behind it may be there, and no more is agreed on than whole packets.
-        self.relay.switch().attach(UPLINK, Rules { impatient: true, ..Rules::default() });
-        let device = Device::new(Control::new([0; 6]), Accepts::default(), LONGEST);
-        self.relay.set_device(UPLINK, Some(device));
-        for (number, (layout, options)) in rings.into_iter().enumerate() {
-            let rings = R::find(memory, &layout)?;
-            self.relay.set_queue((UPLINK, number), memory, Some((rings, options)), false)?;
-        }
-        if let Some(until) = self.uplink.settle(members.bus())? {
-            self.wait_for_card(until);
-        }
-        Ok(())
-    }
-
-    /// Handles an interrupt of the card.
-    #[inline(never)] // Notifications are more frequent.
-    pub fn interrupt<M: Members>(&mut self, members: &M, now: u64) -> Answer
-    where
-        R: Rings<M::Memory>,
-    {
-        self.interrupted(members);
-        self.work(members, now);
-        let value = if self.is_plugged { 0 } else { UNDRIVEN };
-        Answer { value, ..self.answer(members) }
-    }
-
-    /// The card has interrupted.
-    fn interrupted<M: Members>(&mut self, members: &M)
-    where
-        R: Rings<M::Memory>,
-    {
-        if !self.is_plugged {
-            return;
-        }
-        match self.uplink.interrupted(members.bus()) {
-            Ok(()) => self.due |= MOVE,
-            Err(failure) => self.lose(members, failure.text()),
-        }
-    }
-
-    /// Moves on the uplink's buffers.
-    fn move_on<M: Members>(&mut self, members: &M)
-    where
-        R: Rings<M::Memory>,
-    {
-        self.due &= !MOVE;
-        let Some(memory) = members.memories().get(UPLINK).filter(|_| self.is_plugged) else { return };
-        match self.uplink.turn(members.bus(), memory) {
-            Ok(Turn { sends, refilled, again, until }) => {
-                self.due |= if sends { UPLINK_SEND } else { 0 };
-                self.due |= if again { MOVE } else { 0 };
-                if refilled {
-                    self.refilled(UPLINK);
-                }
-                if let Some(until) = until {
-                    self.wait_for_card(until);
-                }
-            }
-            Err(failure) => self.lose(members, failure.text()),
-        }
-    }
-
-    /// The card cannot be used: the switch goes on without it.
-    #[cold]
-    #[inline(never)]
-    fn lose<M: Members>(&mut self, members: &M, why: &str)
-    where
-        R: Rings<M::Memory>,
-    {
-        members.log("no uplink: ");
-        members.log(why);
-        members.log("\n");
-        self.unplug(members);
-    }
-
-    /// Disconnects the uplink's port.
-    fn unplug<M: Members>(&mut self, members: &M)
-    where
-        R: Rings<M::Memory>,
-    {
-        self.uplink.end(members.bus());
-        self.is_plugged = false;
-        self.relay.switch().detach(UPLINK);
-        self.forget(UPLINK);
     }
 }
 

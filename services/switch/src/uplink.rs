@@ -28,6 +28,8 @@ pub struct Turn {
     pub sends: bool,
     /// The port has more buffers to fill, for which somebody waits.
     pub refilled: bool,
+    /// The card has sent or received something.
+    pub moved: bool,
     /// There is more, for which no interrupt comes.
     pub again: bool,
     /// Another turn is due at this time, though nothing comes.
@@ -169,7 +171,7 @@ impl<C: Card> Uplink<C> {
         if core::mem::take(&mut self.asked) && !moved {
             self.card.check(bus)?;
         }
-        Ok(Turn { sends, refilled, again, until })
+        Ok(Turn { sends, refilled, moved, again, until })
     }
 
     /// Resets the card.

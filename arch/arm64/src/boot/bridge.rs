@@ -107,6 +107,18 @@ fn function(address: PciAddress) -> Function {
     (address.bus(), address.device(), address.function())
 }
 
+/// Maps a register of a function.
+///
+/// # Safety
+/// It is in a BAR that the function decodes.
+unsafe fn registers(address: u64) -> Option<Registers> {
+    // On the host it is memory of a test.
+    #[cfg(target_os = "none")]
+    crate::memory::host::map_registers(Range { base: address, size: 4 }).ok()?;
+    // SAFETY: just mapped, for ever; the caller's promise.
+    Some(unsafe { Registers::new(address) })
+}
+
 impl ConfigRegionAccess for Bridge {
     unsafe fn read(&self, address: PciAddress, offset: u16) -> u32 {
         self.get(function(address), offset)
@@ -132,6 +144,16 @@ impl HostBridge for Bridge {
 
     fn physical(&self, bus: u64) -> Option<u64> {
         self.node.physical(bus)
+    }
+
+    unsafe fn load(&self, address: u64) -> Option<u32> {
+        // SAFETY: the caller's promise.
+        unsafe { registers(address) }.map(|register| register.read32(0))
+    }
+
+    unsafe fn store(&self, address: u64, value: u32) -> Option<()> {
+        // SAFETY: the caller's promise. Accesses of one peripheral arrive in their order (Arm ARM B2.3.7).
+        unsafe { registers(address) }.map(|register| register.write32(0, value))
     }
 
     fn reach(&self, address: PciAddress, memory: Range, _: bool) -> Option<Reach> {

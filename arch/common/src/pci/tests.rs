@@ -5,6 +5,8 @@ use std::boxed::Box;
 use std::sync::Mutex;
 use std::vec;
 
+use pci_types::ConfigRegionAccess;
+
 use super::*;
 
 /// Where the machine's room for BARs begins, and its size.
@@ -19,7 +21,12 @@ struct Model {
     address: PciAddress,
     space: [u8; 256],
     bars: [u32; 6],
+    /// The features of a virtio device, and which 32 of them it shows.
+    features: (u64, u32),
 }
+
+/// Where a virtio device has its common configuration: the BAR, and the offset.
+const COMMON: (u8, u32) = (4, 0x800);
 
 struct Bridge {
     functions: Mutex<Vec<Model>>,
@@ -81,6 +88,27 @@ impl HostBridge for Bridge {
         (bus < 1 << 32).then_some(bus + APART)
     }
 
+    /// There are no other registers than those of one virtio device: where they are, what it has placed says.
+    unsafe fn load(&self, address: u64) -> Option<u32> {
+        let (all, select) = self.functions.lock().unwrap().first()?.features;
+        assert_eq!(
+            address,
+            APART + u64::from(self.register(at(0, 2, 0), 0x20) & !0xf) + 0x804,
+            "its features"
+        );
+        Some((all >> (32 * select)) as u32)
+    }
+
+    unsafe fn store(&self, address: u64, value: u32) -> Option<()> {
+        assert_eq!(
+            address,
+            APART + u64::from(self.register(at(0, 2, 0), 0x20) & !0xf) + 0x800,
+            "which it shows"
+        );
+        self.functions.lock().unwrap().first_mut()?.features.1 = value;
+        Some(())
+    }
+
     /// Devices with even numbers are behind an IOMMU.
     fn reach(&self, function: PciAddress, memory: Range, _: bool) -> Option<Reach> {
         let guarded = function.device().is_multiple_of(2);
@@ -119,7 +147,7 @@ fn model(address: PciAddress, [base, sub, interface]: [u8; 3], bars: &[(usize, b
             sizes[number + 1] = 0;
         }
     }
-    Model { address, space, bars: sizes }
+    Model { address, space, bars: sizes, features: (0, 0) }
 }
 
 /// Gives a function a table of messages in a BAR.
@@ -128,6 +156,16 @@ fn with_messages(mut model: Model, bar: u8, offset: u32) -> Model {
     // Three vectors, all of them masked by the function.
     model.space[0x40..0x44].copy_from_slice(&[0x11, 0, 2, 0x40]);
     model.space[0x44..0x48].copy_from_slice(&(offset | u32::from(bar)).to_le_bytes());
+    model
+}
+
+/// Gives a function these features, as a virtio device, and the capability of its common configuration at this place.
+fn with_features(mut model: Model, features: u64, place: u8, (bar, offset): (u8, u32)) -> Model {
+    (model.space[6], model.space[0x34], model.features.0) = (1 << 4, place, features);
+    model.space[usize::from(place)..][..8].copy_from_slice(&[9, 0, 16, 1, bar, 0, 0, 0]);
+    if let Some(place) = model.space.get_mut(usize::from(place) + 8..).and_then(|rest| rest.get_mut(..4)) {
+        place.copy_from_slice(&offset.to_le_bytes());
+    }
     model
 }
 
@@ -293,7 +331,9 @@ fn a_function_reaches_memory_when_it_is_allowed_to_and_not_before() {
 
 #[test]
 fn a_function_that_nothing_keeps_to_its_memory_has_to_be_trusted() {
-    let mut claims = Claims::new(machine(false, vec![card(at(0, 1, 0)), card(at(0, 2, 0))]));
+    let mut other = card(at(0, 2, 0));
+    other.space[0] = 0x86;
+    let mut claims = Claims::new(machine(false, vec![card(at(0, 1, 0)), other]));
     let [free, guarded] = [0, 1].map(|number| claims.claim(Kind::Ethernet, number, 3).unwrap());
     let (memory, none) = (Range { base: 0x8000, size: 0x1000 }, Range { base: 0, size: 0x1000 });
     let reach = |guarded| Ok(Reach { bus: 0x8005, guarded });
@@ -301,6 +341,33 @@ fn a_function_that_nothing_keeps_to_its_memory_has_to_be_trusted() {
     assert_eq!(free.reach(memory, true), reach(false));
     assert_eq!(free.reach(memory, false), Err(Refusal::Unguarded));
     assert_eq!([&free, &guarded].map(|function| function.reach(none, true)), [Err(Refusal::NoMemory); 2]);
+}
+
+#[test]
+fn a_virtio_device_that_bypasses_the_iommu_has_to_be_trusted() {
+    let memory = Range { base: 0x8000, size: 0x1000 };
+    let reach = |model: Model, trusted| {
+        let mut claims = Claims::new(machine(false, vec![model]));
+        claims.claim(Kind::Ethernet, 0, 3).unwrap().reach(memory, trusted).map(|reach| reach.guarded)
+    };
+    let even = || card(at(0, 2, 0));
+    let mut not_virtio = even();
+    not_virtio.space[3] = 0x11;
+    assert_eq!(reach(not_virtio, false), Ok(true));
+    assert_eq!(reach(with_features(even(), 1 << 33, 0x40, COMMON), false), Ok(true));
+    // Without a capability it says nothing, nor with one that is not all there or that says what is not the device's.
+    let silent = || {
+        let with = |place, common| with_features(even(), 1 << 33, place, common);
+        let other = with_features(even(), !(1 << 33), 0x40, COMMON);
+        let far = [(4, 0x801), (4, 0x3ffc), (4, !3), (2, 0), (6, 0)].map(|common| with(0x40, common));
+        [even(), other, with(0xf8, COMMON)].into_iter().chain(far)
+    };
+    for model in silent() {
+        assert_eq!(reach(model, false), Err(Refusal::Bypassing));
+    }
+    for model in silent() {
+        assert_eq!(reach(model, true), Ok(true));
+    }
 }
 
 #[test]

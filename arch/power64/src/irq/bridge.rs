@@ -12,7 +12,7 @@ use turnstile_firmware::Range;
 
 use super::device;
 use crate::board::pci::{self, Message, Phb};
-use crate::cpu::PerCpu;
+use crate::cpu::{self, PerCpu};
 
 /// A host bridge.
 pub struct Bridge {
@@ -102,6 +102,18 @@ impl HostBridge for Bridge {
         }
     }
 
+    unsafe fn load(&self, address: u64) -> Option<u32> {
+        // SAFETY: the caller's promise.
+        Some(unsafe { load(address) })
+    }
+
+    unsafe fn store(&self, address: u64, value: u32) -> Option<()> {
+        store(address, value);
+        // Before loads of what it selects: they are not ordered behind it by themselves (Power ISA 3.0B Book II, 1.7.1).
+        cpu::sync();
+        Some(())
+    }
+
     fn takes_messages(&self) -> bool {
         true
     }
@@ -135,10 +147,27 @@ fn fill(entry: u64, message: Message) {
     }
 }
 
+/// Loads a register of a PCI function, which is little-endian.
+///
+/// # Safety
+/// As with [`HostBridge::load`].
+unsafe fn load(address: u64) -> u32 {
+    #[cfg(target_os = "none")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        crate::cpu::inhibited::load32(address).swap_bytes()
+    }
+    #[cfg(not(target_os = "none"))]
+    {
+        let _ = address;
+        crate::cpu::regs::fakes::get("BAR") as u32
+    }
+}
+
 /// Stores to a register of a PCI function, which is little-endian.
 fn store(address: u64, value: u32) {
     #[cfg(target_os = "none")]
-    // SAFETY: in the table of messages of a function that nobody drives yet; messages of functions interrupt, and no more.
+    // SAFETY: in a BAR of a function that nobody drives yet: its messages interrupt, and no more, or the caller's promise.
     unsafe {
         crate::cpu::inhibited::store32(address, value.swap_bytes());
     }

@@ -3,6 +3,7 @@
 
 use pci_types::capability::PciCapability;
 use pci_types::{ConfigRegionAccess, EndpointHeader, PciHeader};
+use turnstile_arch_common::mmio::Registers;
 use turnstile_arch_common::pci::{CONFIGURATION, Fault, HostBridge, PciAddress, Range, Reach, Wiring};
 
 use super::iommu::Iommu;
@@ -71,6 +72,19 @@ impl HostBridge for Bridge {
     /// An address is the same on both sides of a PC's host bridge.
     fn physical(&self, bus: u64) -> Option<u64> {
         (bus >> self.physical_bits == 0).then_some(bus)
+    }
+
+    unsafe fn load(&self, address: u64) -> Option<u32> {
+        messages::map(address, 4)?;
+        // SAFETY: just mapped, for ever; the caller's promise.
+        Some(unsafe { Registers::new(address) }.read32(0))
+    }
+
+    unsafe fn store(&self, address: u64, value: u32) -> Option<()> {
+        messages::map(address, 4)?;
+        // SAFETY: as with `load`. Accesses to uncacheable memory are done in their order (APM vol. 2, 7.4).
+        unsafe { Registers::new(address) }.write32(0, value);
+        Some(())
     }
 
     fn reach(&self, function: PciAddress, memory: Range, _: bool) -> Option<Reach> {

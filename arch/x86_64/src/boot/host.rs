@@ -33,6 +33,8 @@ pub struct Host {
     pub(super) trampoline: u64,
     /// What the firmware says of IOMMUs.
     pub(super) ivrs: Ivrs,
+    /// An I/O APIC that those do not name.
+    pub(super) unnamed: Option<u8>,
     /// The host bridge, once somebody has asked for it.
     pub(super) bridge: Once<Option<Bridge>>,
 }
@@ -93,6 +95,13 @@ impl Host {
     /// Starts the machine's IOMMUs. If one cannot be used, none guards anybody.
     fn start_iommus(&self) -> Option<Iommu> {
         if self.ivrs.iommus.is_empty() {
+            return None;
+        }
+        if let Some(id) = self.unnamed {
+            // An IOMMU lets nobody interrupt whom it does not know: not the serial line, either.
+            println!(
+                "turnstile: the IOMMU is not used: the firmware's tables do not say what it takes I/O APIC {id} for"
+            );
             return None;
         }
         for iommu in &self.ivrs.iommus {

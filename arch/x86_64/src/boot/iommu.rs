@@ -5,6 +5,7 @@ use arrayvec::ArrayVec;
 use spin::Mutex;
 use turnstile_arch_common::mmio::Registers;
 use turnstile_arch_common::pci::{Fault, PciAddress, Range};
+use turnstile_firmware::MAX_IO_APICS;
 use turnstile_firmware::ivrs::Ivrs;
 use turnstile_iommu::amd_vi::{self, AmdVi, Error, MAX_FUNCTIONS, MAX_UNITS, Platform};
 use turnstile_paging::{PhysAddr, Tables};
@@ -94,9 +95,10 @@ impl Iommu {
         // SAFETY: the caller's promise.
         let units: Units = ivrs.iommus.iter().map(|iommu| unsafe { Registers::new(iommu.address) }).collect();
         let flags: ArrayVec<u8, MAX_UNITS> = ivrs.iommus.iter().map(|iommu| iommu.flags).collect();
-        let driver = with_tables(|tables| {
-            AmdVi::start(&mut Reached { units: &units, tables }, &flags, &ivrs.io_apics)
-        })?;
+        let io_apics: ArrayVec<u16, MAX_IO_APICS> =
+            ivrs.io_apics.iter().map(|named| named.requester).collect();
+        let driver =
+            with_tables(|tables| AmdVi::start(&mut Reached { units: &units, tables }, &flags, &io_apics))?;
         Ok(Self { state: Mutex::new(State { units, driver, functions: ArrayVec::new() }), ivrs })
     }
 

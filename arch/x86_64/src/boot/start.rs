@@ -148,6 +148,7 @@ fn set_up(info: &BootInfo<'_>, machine: &Machine) -> ! {
         console_intid: routed.then_some(interrupts::CONSOLE.into()),
         trampoline,
         ivrs: machine.iommus.clone(),
+        unnamed: machine.iommus.unnamed(&machine.io_apics),
         bridge: Once::new(),
     });
     // SAFETY: the area lives for ever and its stack is mapped and unused.

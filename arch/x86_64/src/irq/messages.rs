@@ -86,14 +86,14 @@ pub fn mask(vector: u8, masked: bool) {
     }
 }
 
-/// Maps a table.
+/// Maps registers of a function.
 #[cfg(target_os = "none")]
-fn map(table: u64, size: u64) -> Option<()> {
+pub fn map(table: u64, size: u64) -> Option<()> {
     crate::memory::map_registers(table, size).ok()
 }
 
-/// On the host a table is memory of a test.
+/// On the host they are memory of a test.
 #[cfg(not(target_os = "none"))]
-const fn map(_: u64, _: u64) -> Option<()> {
+pub const fn map(_: u64, _: u64) -> Option<()> {
     Some(())
 }

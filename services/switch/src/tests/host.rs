@@ -336,7 +336,7 @@ impl Host {
 
     /// An interrupt that comes from nowhere.
     pub fn stray(&mut self) -> u64 {
-        self.enter(|switch, board| switch.interrupt(board, 0))
+        self.enter(|switch, board| switch.interrupt(board, Members::time(board)))
     }
 
     /// Kills it between two events.

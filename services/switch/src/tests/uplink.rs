@@ -2,7 +2,7 @@
 //! A network card of the machine behind the switch.
 
 use turnstile_rig::{CARD_FEATURES, Card, Request};
-use turnstile_service_rt::UNDRIVEN;
+use turnstile_service_rt::{LATER, UNDRIVEN};
 use turnstile_switch::patience::PATIENCE;
 use turnstile_virtio::features::Features;
 
@@ -299,6 +299,45 @@ fn a_card_that_is_driven_may_interrupt_again() {
     let (mut host, mut drivers) = plain();
     run(&mut host, &mut drivers);
     assert_eq!(host.stray(), 0);
+}
+
+/// Interrupts that come at once, until one is answered by "later".
+fn strays(host: &mut Host) -> usize {
+    (0..100).take_while(|_| host.stray() != LATER).count()
+}
+
+/// Its pin stays high: it is looked at from time to time, and that costs time alone.
+#[test]
+fn a_card_that_interrupts_for_nothing_takes_nobodys_cpu() {
+    let (mut host, mut drivers) = plain();
+    run(&mut host, &mut drivers);
+    assert!(strays(&mut host) < 20);
+    for number in 0..20 {
+        assert!(host.board.arrive(&packet(FAR, None, number, 60)));
+        let (alarm, now) = (host.board.alarm.get(), host.board.clock.get());
+        assert!((1..=1_000_000).contains(&alarm.saturating_sub(now)), "soon, and not at once: {alarm} {now}");
+        host.board.clock.set(alarm);
+        assert!(host.alarm());
+        drivers.iter_mut().for_each(|driver| {
+            driver.interrupts(&mut host);
+            driver.refill(&mut host, 16);
+        });
+        assert_eq!(got(&mut drivers), [1; VMS]);
+        assert!(strays(&mut host) < 3, "it is known");
+    }
+    assert_eq!(host.board.log.borrow().matches("for nothing").count(), 1);
+    // One whose interrupts bring something again is not looked at.
+    for number in 0..40 {
+        assert!(host.board.arrive(&packet(FAR, None, number, 60)));
+        host.stray();
+        drivers.iter_mut().for_each(|driver| {
+            driver.interrupts(&mut host);
+            driver.refill(&mut host, 16);
+        });
+    }
+    host.board.clock.set(host.board.alarm.get());
+    while host.alarm() {}
+    assert_eq!((host.stray(), host.board.alarm.get()), (0, u64::MAX));
 }
 
 #[test]
