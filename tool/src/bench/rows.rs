@@ -7,8 +7,6 @@ mod x86_64;
 
 pub use arm64::ROWS;
 
-use turnstile_bundle::DriveKind;
-
 use super::platform::Platform;
 use super::work;
 use crate::config::Board;
@@ -70,8 +68,8 @@ impl Counted {
 pub enum Disk {
     /// In RAM.
     Ram,
-    /// It is the machine's, behind a controller of this kind.
-    Machine(DriveKind),
+    /// It is the machine's, behind a controller of NVM Express.
+    Nvme,
 }
 
 /// One operation that is measured.
@@ -121,10 +119,6 @@ pub struct Row {
 
 /// How vCPUs take turns on one CPU: with equal priorities, so that who is woken waits until the other one waits.
 const ONE_CPU: &str = "cpus = [0]\nrealtime = 1";
-
-/// A disk behind an NVMe controller, and one behind a virtio controller.
-const NVME: Disk = Disk::Machine(DriveKind::Nvme);
-const VIRTIO: Disk = Disk::Machine(DriveKind::Virtio);
 
 /// What the guest measures after a boot.
 const NULL: &str = "null-hypercall";
@@ -205,7 +199,7 @@ impl Row {
         let has_levels = !self.la57 || platform.cpu == "max";
         // Each operation waits for QEMU, so these rows take long.
         let is_usual = || platform.name == Platform::usual_of(self.isa).name;
-        let has_controller = !matches!(self.disk, Some(Disk::Machine(_))) || is_usual();
+        let has_controller = self.disk != Some(Disk::Nvme) || is_usual();
         self.isa == platform.isa() && self.cpus() <= platform.cpus() && fits && has_levels && has_controller
     }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of POWER.
 
-use super::{Counted, Disk, NVME, ONE_CPU, Row, VIRTIO, drive, ringing, simple, sleeping, timed};
+use super::{Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 32] = [
+pub const ROWS: [Row; 31] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -32,10 +32,9 @@ pub const ROWS: [Row; 32] = [
     disk("disk-read", "4 KiB of a disk in RAM read", Disk::Ram, ""),
     disk("disk-write", "4 KiB of a disk in RAM written", Disk::Ram, "write"),
     disk("disk-batch", "16 times 4 KiB read with one doorbell", Disk::Ram, "depth=16"),
-    drive(disk("drive-read", "4 KiB of a disk of the machine read", NVME, "zeros")),
-    drive(disk("drive-write", "4 KiB of a disk of the machine written", NVME, "zeros write")),
-    drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", NVME, "zeros depth=16")),
-    drive(disk("drive-read-virtio", "drive-read behind a virtio controller", VIRTIO, "zeros")),
+    drive(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
+    drive(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
+    drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
     Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
     Row {
         counted: Counted::InAll,

@@ -25,7 +25,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let image = images::hypervisor_with(run.layout, run.row.isa, run.variant.features)?;
     let text = config(&row, run.iterations, run.variant.platform, &run.variant.vm);
     let mut boot = match row.disk {
-        Some(Disk::Machine(_)) => machine::assemble_own(run.layout, &run.folder, &text, &image)?,
+        Some(Disk::Nvme) => machine::assemble_own(run.layout, &run.folder, &text, &image)?,
         _ => machine::prepare_own(run.layout, &run.folder, &text, &image)?,
     };
     for drive in &mut boot.drives {
@@ -118,8 +118,8 @@ const LATENCY: u64 = 4_000_000;
 /// The disk of a row. A controller is guarded where the board has an IOMMU.
 fn table_of(disk: Disk, board: Board) -> String {
     let mut table = format!("[[disk]]\nname = \"data\"\nsize = \"{DISK_SIZE}MiB\"\ntime-limit = \"1s\"\n");
-    if let Disk::Machine(kind) = disk {
-        table.push_str(&format!("device = \"{kind}0\"\ntrusted = {}\n", !board.has_iommu()));
+    if disk == Disk::Nvme {
+        table.push_str(&format!("device = \"nvme0\"\ntrusted = {}\n", !board.has_iommu()));
     }
     table
 }
@@ -145,7 +145,7 @@ fn service(isa: Isa, row: &str) -> Option<&'static str> {
         "doorbell" | "doorbell-busy" | "service-cpu" => Some("doorbell"),
         "packet" | "packet-1500" | "packet-batch" | "packet-1cpu" | "segment" => Some("switch"),
         "disk-read" | "disk-write" | "disk-batch" => Some("disk"),
-        "drive-read" | "drive-write" | "drive-batch" | "drive-read-virtio" => Some("drive"),
+        "drive-read" | "drive-write" | "drive-batch" => Some("drive"),
         _ => None,
     }
 }
