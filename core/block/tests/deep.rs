@@ -137,16 +137,16 @@ fn finish(
     commands
 }
 
-/// As many requests as there are places begin at once, and no more.
+/// As many requests as there are places begin while none is done, and no more.
 fn has_all_places(slots: &mut Room, drive: &mut Model, random: &mut Random) {
     let ram = Ram::new(0x20_0000, Fuse::default());
     let mut guest = Guest::new(&ram, Ram::BASE, 16, OPTIONS, 0x3000);
     let mut queue = Queue::new(guest.ring.layout, OPTIONS, BUFFERS as u32);
-    for sector in 0..=DEPTH as u64 {
-        guest.ask(&ram, &ask(BlockRequest::IN, sector, Vec::new(), 512)).unwrap();
+    for count in 1..=DEPTH + 1 {
+        guest.ask(&ram, &ask(BlockRequest::IN, count as u64, Vec::new(), 512)).unwrap();
+        assert_eq!(serve(&mut queue, &ram, slots, drive, random), Rest::Busy);
+        assert_eq!((drive.told.len(), slots.is_waiting()), (count.min(DEPTH), true));
     }
-    assert_eq!(serve(&mut queue, &ram, slots, drive, random), Rest::Busy);
-    assert_eq!((drive.told.len(), slots.is_waiting()), (DEPTH, true));
     assert_eq!(finish(&mut queue, &ram, slots, drive, random), DEPTH + 1);
     assert_eq!((guest.take(&ram).len(), slots.is_waiting()), (DEPTH + 1, false));
 }

@@ -158,13 +158,16 @@ fn kinds<'r>(reading: &'r Reading, iterations: u64, row: &Row) -> Result<Vec<Kin
 
 /// The visits that each of these lacks because one of the others includes it. QEMU's disk controllers do commands in their own time: on a busy
 /// computer some are done when the visit that has given them ends. Then the interrupt comes before an instruction of the guest, and the meter
-/// sees one visit that takes as many instructions as all of an operation.
+/// sees one visit that takes as many instructions as all of an operation: within 1 %, because where a ring ends it is some more.
 fn together(frequent: &[Vec<&Group>]) -> Vec<u64> {
     let modal = |groups: &Vec<&Group>| Kind::new(groups, 1.0).map_or(0, |kind| kind.typical.modal);
     let all: u64 = frequent.iter().map(modal).sum();
     let is_all = |groups: &Vec<&Group>| -> u64 {
         let counts = groups.iter().flat_map(|group| &group.distribution);
-        counts.filter(|(instructions, _)| *instructions == all).map(|(_, visits)| visits).sum()
+        counts
+            .filter(|(instructions, _)| instructions.abs_diff(all) <= all / 100)
+            .map(|(_, visits)| visits)
+            .sum()
     };
     let of_all: u64 = frequent.iter().map(is_all).sum();
     frequent.iter().map(|groups| of_all - is_all(groups)).collect()
@@ -438,8 +441,9 @@ mod tests {
             figure(Subject::Turnstile, row, Platform::usual(), &outcome).map(|figure| figure.instructions)
         };
         assert_eq!(of("drive-read", 9_000, 1700 + 2300).unwrap(), Some(4000.0));
+        assert_eq!(of("drive-read", 9_000, 1700 + 2300 + 40).unwrap(), Some(4000.0));
         // Visits that are not as long as both do not have both.
-        assert!(of("drive-read", 15_000, 4001).unwrap_err().full().contains("0.92 visits"));
+        assert!(of("drive-read", 15_000, 1700 + 2300 + 41).unwrap_err().full().contains("0.92 visits"));
         assert!(of("disk-read", 15_000, 1700 + 2300).is_err());
     }
 
