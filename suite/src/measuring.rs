@@ -2,8 +2,9 @@
 //! Each measuring guest, alone on either machine, without counting: its rows themselves are the stage
 //! `arm64/bench`.
 
-use turnstile::bench::rows::{Counted, ROWS, Row};
+use turnstile::bench::rows::{Counted, Disk, ROWS, Row};
 use turnstile::bench::subjects::turnstile::services;
+use turnstile::config::Board;
 
 use super::scenario::{Scenario, Step};
 
@@ -13,7 +14,9 @@ const VCPUS: u16 = 4;
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
-    let is_one = |row: &Row| row.vcpus <= VCPUS && row.counted != Counted::Boot;
+    // A disk of the machine is as in a row only where the bench makes it.
+    let is_there = |row: &Row| row.disk != Some(Disk::Nvme);
+    let is_one = |row: &Row| row.vcpus <= VCPUS && row.counted != Counted::Boot && is_there(row);
     for row in ROWS.iter().map(Row::own).filter(is_one) {
         // What touches memory or sleeps is measured as often as its least says, doorbells less often.
         let iterations = match row.iterations(1000) {
@@ -22,7 +25,7 @@ pub fn scenarios() -> Vec<Scenario> {
             4096 => "iterations=4096",
             _ => "iterations=1000",
         };
-        let services = services(&row, "measure");
+        let services = services(&row, Board::Virt, "measure");
         // Where that of a service is, a row says for kvmtool's machine.
         let machines = if services.is_empty() { &["virt", "kvmtool"][..] } else { &["kvmtool"] };
         for machine in machines {

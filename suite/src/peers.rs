@@ -51,7 +51,7 @@ pub fn usual(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
 
 /// The other rows.
 pub fn others(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
-    check(layout, qemu, isa, |row| row.name != USUAL && !row.disk)
+    check(layout, qemu, isa, |row| row.name != USUAL && row.disk.is_none())
 }
 
 /// Measures requests to KVM's disks and compares: the figures are those of Debian's QEMU and of the guest's kernel, too, which Debian

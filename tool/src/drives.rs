@@ -40,7 +40,7 @@ fn behind(disk: &Disk) -> Option<Behind> {
     // What cannot be used has been told.
     let format = disk_file::judge(disk, &file).ok().flatten().unwrap_or(Format::Raw);
     let is_qcow2 = format == Format::Qcow2;
-    Some(Behind { file, is_qcow2, read_only: disk.read_only, serial: disk.name.value.clone() })
+    Some(Behind::File { file, is_qcow2, read_only: disk.read_only, serial: disk.name.value.clone() })
 }
 
 /// Makes the files that are not there, and has those grow that are smaller than their disks.
@@ -181,7 +181,7 @@ mod tests {
         }
         let behind = |name: &str, serial: &str, read_only| {
             let file = folder.path().join(name);
-            Some(Behind { file, is_qcow2: false, read_only, serial: serial.to_owned() })
+            Some(Behind::File { file, is_qcow2: false, read_only, serial: serial.to_owned() })
         };
         let [nvme, virtio] = [DriveKind::Nvme, DriveKind::Virtio];
         assert_eq!(

@@ -155,6 +155,11 @@ pub fn prepare_own(layout: &Layout, folder: &Path, text: &str, image: &Path) -> 
     prepare(layout, &load_text(layout, folder, text), folder, Some(image))
 }
 
+/// The same without the files behind its disk controllers, and without a device tree that QEMU does not make.
+pub fn assemble_own(layout: &Layout, folder: &Path, text: &str, image: &Path) -> Result<Boot> {
+    assemble(layout, &load_text(layout, folder, text), folder, Some(image))
+}
+
 fn load_text(layout: &Layout, folder: &Path, text: &str) -> Loaded {
     let guests = |isa| layout.guest_names(isa);
     let services = layout.service_names();

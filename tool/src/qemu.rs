@@ -34,15 +34,25 @@ pub struct Drive {
 
 /// A disk behind a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Behind {
-    /// Its file.
-    pub file: PathBuf,
-    /// Whether that is a qcow2 image, and not the disk's bytes as they are.
-    pub is_qcow2: bool,
-    /// Whether it is only read.
-    pub read_only: bool,
-    /// What it is called.
-    pub serial: String,
+pub enum Behind {
+    /// A file has its bytes.
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Whether that is a qcow2 image, and not the disk's bytes as they are.
+        is_qcow2: bool,
+        /// Whether it is only read.
+        read_only: bool,
+        /// What the disk is called.
+        serial: String,
+    },
+    /// It keeps nothing, and reads as zeros. Each command takes as long as any, however many there are at once.
+    Zeros {
+        /// How large it is, in bytes.
+        bytes: u64,
+        /// How long a command takes, in nanoseconds.
+        latency: u64,
+    },
 }
 
 /// What is booted, and on what machine.
@@ -214,7 +224,10 @@ impl Boot {
     fn drive(&self, at: usize, Drive { kind, number, behind }: &Drive) -> Vec<String> {
         let id = format!("{kind}{number}");
         let (drive, serial) = match behind {
-            Some(Behind { file, is_qcow2, read_only, serial }) => {
+            Some(Behind::Zeros { bytes, latency }) => {
+                (format!("driver=null-co,read-zeroes=on,size={bytes},latency-ns={latency}"), "zeros")
+            }
+            Some(Behind::File { file, is_qcow2, read_only, serial }) => {
                 let format = if *is_qcow2 { "qcow2" } else { "raw" };
                 let read_only = if *read_only { ",readonly=on" } else { "" };
                 let file = as_value(file);
@@ -428,7 +441,7 @@ mod tests {
     fn disks_are_behind_controllers_and_a_flush_reaches_their_files() {
         let mut boot = Boot::new("i".into(), "b".into(), 1 << 30, 1);
         let behind = |file: &str, is_qcow2, read_only| {
-            Some(Behind { file: file.into(), is_qcow2, read_only, serial: "root".into() })
+            Some(Behind::File { file: file.into(), is_qcow2, read_only, serial: "root".into() })
         };
         boot.cards = vec![NetworkCard::Virtio];
         boot.drives = [

@@ -28,34 +28,36 @@ struct Slot<const N: usize> {
 
 impl<const N: usize> Slot<N> {
     const NEW: Self = Self { request: Request::new(), token: None, done: None, stage: Stage::Empty };
-
-    /// The drive does something that nobody waits for any more.
-    const fn is_left(&self) -> bool {
-        self.token.is_none() && matches!(self.stage, Stage::Waiting(_))
-    }
 }
 
 /// Room for `S` requests, which have up to `N` buffers. Their numbers are the tags of commands.
 #[derive(Debug)]
 pub struct Slots<const N: usize, const S: usize> {
     slots: [Slot<N>; S],
+    /// Those that a queue has: a bit for each. Who looks for one reads no slot.
+    held: u32,
+    /// Those for which the drive has something to do: a bit for each, whose stage says what.
+    waiting: u32,
 }
 
 impl<const N: usize, const S: usize> Slots<N, S> {
     /// Without requests.
-    pub const NEW: Self = Self { slots: [Slot::NEW; S] };
+    pub const NEW: Self = Self { slots: [Slot::NEW; S], held: 0, waiting: 0 };
+
+    const _BITS: () = assert!(S <= u32::BITS as usize, "each slot has a bit");
 
     /// The drive has done the command with this tag. False if it was told none.
     pub fn done(&mut self, tag: u16, result: Result<(), Failure>) -> bool {
         let Some(slot) = self.slots.get_mut(usize::from(tag)) else { return false };
         let Stage::Waiting(command) = slot.stage else { return false };
+        self.waiting &= !(1 << tag);
         slot.stage = if slot.token.is_some() { Stage::Done(command, result) } else { Stage::Empty };
         true
     }
 
     /// Says whether the drive has something to do.
-    pub fn is_waiting(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot.stage, Stage::Waiting(_)))
+    pub const fn is_waiting(&self) -> bool {
+        self.waiting != 0
     }
 
     /// The drive does nothing any more of what it was told.
@@ -66,6 +68,7 @@ impl<const N: usize, const S: usize> Slots<N, S> {
     /// The queue is gone. What the drive does goes on: until it has ended, no request begins. So none of an earlier life of the guest is done
     /// behind one of a later life.
     pub fn forget(&mut self) {
+        self.held = 0;
         for slot in &mut self.slots {
             (slot.token, slot.done) = (None, None);
             if !matches!(slot.stage, Stage::Waiting(_)) {
@@ -74,10 +77,12 @@ impl<const N: usize, const S: usize> Slots<N, S> {
         }
     }
 
-    /// Returns room for a request.
-    fn free(&self) -> Option<usize> {
-        let free = self.slots.iter().position(|slot| slot.token.is_none())?;
-        (!self.slots.iter().any(Slot::is_left)).then_some(free)
+    /// Returns room for a request: none while the drive does something that nobody waits for any more.
+    fn free(&mut self) -> Option<(u16, &mut Slot<N>)> {
+        let () = Self::_BITS;
+        let free = self.held.trailing_ones();
+        let slot = self.slots.get_mut(free as usize)?;
+        (self.waiting & !self.held == 0).then_some((free as u16, slot))
     }
 }
 
@@ -186,17 +191,16 @@ impl<const S: usize, R: Copy> Queue<S, R> {
         R: Rings<D::Memory>,
     {
         loop {
-            let Some(number) = slots.free() else { return Ok(Step::Full) };
-            let Some(slot) = slots.slots.get_mut(number) else { return Ok(Step::Full) };
+            let Some((tag, slot)) = slots.free() else { return Ok(Step::Full) };
             if budget.is_spent() {
                 return Ok(Step::Spent);
             }
             let Some(mut chain) = self.ring.pop(memory)? else { return Ok(Step::Taken) };
-            let tag = number as u16;
             let disk = Staged { drive, tag, stage: &mut slot.stage, end: 0 };
             slot.request.begin(memory, &mut chain, &disk, rules)?;
             budget.spend(u64::from(Budget::REQUEST) + Budget::BUFFER as u64 * slot.request.buffers() as u64);
             (slot.token, slot.done) = (Some(chain.finish()), None);
+            slots.held |= 1 << tag;
             // There is room for all slots.
             let _ = self.order.push_back(tag);
         }
@@ -212,10 +216,13 @@ impl<const S: usize, R: Copy> Queue<S, R> {
         budget: &mut Budget,
     ) -> Result<bool, Fault> {
         for &tag in &self.order {
+            if slots.waiting & 1 << tag != 0 {
+                continue;
+            }
             let Some(Slot { request, done, stage, .. }) = slots.slots.get_mut(usize::from(tag)) else {
                 continue;
             };
-            if done.is_some() || matches!(stage, Stage::Waiting(_)) {
+            if done.is_some() {
                 continue;
             }
             let mut disk = Staged { drive, tag, stage: &mut *stage, end: request.end() };
@@ -223,7 +230,7 @@ impl<const S: usize, R: Copy> Queue<S, R> {
                 Progress::Done(written) => *done = Some(written),
                 // The drive takes no more: those behind it would be in vain, too, and their bytes copied for nothing.
                 Progress::Busy if !matches!(stage, Stage::Waiting(_)) => return Ok(false),
-                Progress::Busy => {}
+                Progress::Busy => slots.waiting |= 1 << tag,
                 Progress::Spent => return Ok(true),
             }
         }
@@ -237,7 +244,8 @@ impl<const S: usize, R: Copy> Queue<S, R> {
         R: Rings<M>,
     {
         let mut any = false;
-        while let Some(slot) = self.order.front().and_then(|tag| slots.slots.get_mut(usize::from(*tag)))
+        while let Some(&tag) = self.order.front()
+            && let Some(slot) = slots.slots.get_mut(usize::from(tag))
             && let Some(written) = slot.done
         {
             if let Some(token) = slot.token.take() {
@@ -245,6 +253,7 @@ impl<const S: usize, R: Copy> Queue<S, R> {
                 self.ring.show(memory)?;
             }
             (slot.done, slot.stage) = (None, Stage::Empty);
+            slots.held &= !(1 << tag);
             self.order.pop_front();
             any = true;
         }

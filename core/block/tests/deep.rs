@@ -120,6 +120,37 @@ fn serve(
     }
 }
 
+/// The drive does all that it was told, and each request is completed.
+fn finish(
+    queue: &mut Queue<DEPTH>,
+    ram: &Ram,
+    slots: &mut Room,
+    drive: &mut Model,
+    random: &mut Random,
+) -> usize {
+    let mut commands = 0;
+    while serve(queue, ram, slots, drive, random) == Rest::Busy {
+        let tag = drive.work(random).expect("who is busy has told the drive something");
+        assert!(slots.done(tag, Ok(())));
+        commands += 1;
+    }
+    commands
+}
+
+/// As many requests as there are places begin while none is done, and no more.
+fn has_all_places(slots: &mut Room, drive: &mut Model, random: &mut Random) {
+    let ram = Ram::new(0x20_0000, Fuse::default());
+    let mut guest = Guest::new(&ram, Ram::BASE, 16, OPTIONS, 0x3000);
+    let mut queue = Queue::new(guest.ring.layout, OPTIONS, BUFFERS as u32);
+    for count in 1..=DEPTH + 1 {
+        guest.ask(&ram, &ask(BlockRequest::IN, count as u64, Vec::new(), 512)).unwrap();
+        assert_eq!(serve(&mut queue, &ram, slots, drive, random), Rest::Busy);
+        assert_eq!((drive.told.len(), slots.is_waiting()), (count.min(DEPTH), true));
+    }
+    assert_eq!(finish(&mut queue, &ram, slots, drive, random), DEPTH + 1);
+    assert_eq!((guest.take(&ram).len(), slots.is_waiting()), (DEPTH + 1, false));
+}
+
 fn ask(kind: u32, sector: u64, sent: Vec<u8>, room: u32) -> Request {
     let readable = [BlockRequest { kind, sector }.to_bytes().to_vec(), sent].concat();
     let cuts = vec![16, readable.len() as u32 - 16];
@@ -189,6 +220,7 @@ fn a_device_that_is_killed_loses_nothing_of_what_the_drive_does_at_once() {
         drive.room = 1 + random.below(DEPTH as u64) as usize;
         serve(&mut queue, &ram, &mut slots, &mut drive, random);
         most = most.max(drive.told.len());
+        assert_eq!(slots.is_waiting(), !drive.told.is_empty());
         for _ in 0..random.below(3) {
             if let Some(tag) = drive.work(random) {
                 assert!(slots.done(tag, Ok(())));
@@ -209,6 +241,50 @@ fn a_device_that_is_killed_loses_nothing_of_what_the_drive_does_at_once() {
         }
     }
     assert!(lives > 50 && most == DEPTH, "{lives} lives, {most} at once");
+}
+
+/// However requests end: their places are free again, and nobody waits for the drive.
+#[test]
+fn the_place_of_a_request_that_has_ended_is_free() {
+    type End = fn(&mut Room, &mut Model, &mut Random);
+    let done: End = |slots, drive, random| {
+        while let Some(tag) = drive.work(random) {
+            assert!(slots.done(tag, Ok(())));
+        }
+    };
+    let failed: End = |slots, drive, _| {
+        drive.told.clear();
+        slots.fail();
+    };
+    let begun_anew: End = |slots, drive, _| {
+        drive.told.clear();
+        *slots = Room::NEW;
+    };
+    let forgotten: End = |slots, _, _| slots.forget();
+    let random = &mut Random(5);
+    let ends: [&[End]; 6] = [
+        &[done, forgotten],
+        &[forgotten, done],
+        &[failed, forgotten],
+        &[forgotten, failed],
+        &[begun_anew],
+        &[forgotten, begun_anew],
+    ];
+    for end in ends {
+        let ram = Ram::new(0x20_0000, Fuse::default());
+        let mut drive = Model::new(vec![0; (SECTORS * SECTOR) as usize]);
+        let mut slots = Room::NEW;
+        let mut guest = Guest::new(&ram, Ram::BASE, 16, OPTIONS, 0x3000);
+        let mut queue = Queue::new(guest.ring.layout, OPTIONS, BUFFERS as u32);
+        for place in 0..3 {
+            guest.ask(&ram, &ask(BlockRequest::OUT, place * 4, vec![1; 2048], 0)).unwrap();
+        }
+        assert_eq!(serve(&mut queue, &ram, &mut slots, &mut drive, random), Rest::Busy);
+        assert_eq!((drive.told.len(), slots.is_waiting()), (3, true));
+        end.iter().for_each(|end| end(&mut slots, &mut drive, random));
+        assert!(!slots.is_waiting());
+        has_all_places(&mut slots, &mut drive, random);
+    }
 }
 
 /// A drive of which nothing can be had says so, and what it was told before fails.
@@ -321,13 +397,20 @@ fn hostile_rings_do_no_harm() {
             if let Some(tag) = drive.work(random) {
                 assert!(slots.done(tag, Ok(())));
             }
+            assert_eq!(slots.is_waiting(), !drive.told.is_empty());
             if served.is_err() || random.below(20) == 0 {
                 ram.restless.set(0);
                 slots.forget();
+                assert_eq!(slots.is_waiting(), !drive.told.is_empty());
                 guest = Guest::new(&ram, Ram::BASE, 8, OPTIONS, 0x2000);
                 queue = Queue::new(layout, OPTIONS, BUFFERS as u32);
             }
         }
+        slots.forget();
+        while let Some(tag) = drive.work(random) {
+            assert!(slots.done(tag, Ok(())));
+        }
+        has_all_places(&mut slots, &mut drive, random);
         assert!(drive.stages.contains(Ram::BASE, DEPTH as u64 * Model::STAGE));
     }
 }

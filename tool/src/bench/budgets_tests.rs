@@ -142,12 +142,12 @@ fn budgets_depend_on_the_interrupt_controller_alone() {
             let (here, there) = (ours.remove(INSTRUCTIONS).unwrap(), theirs.remove(INSTRUCTIONS).unwrap());
             // What goes with a vCPU from one to the next is what the processor has.
             let switches = ["vcpu-switch", "vcpu-switch-fp", "sgi-to-parked"].contains(&row.name);
-            let enters = ["io-user", "doorbell"].contains(&row.name) || row.peer || row.disk;
+            let enters = ["io-user", "doorbell"].contains(&row.name) || row.peer || row.disk.is_some();
             let apart = match row.name {
                 // Keys of pointer authentication, and the exit in which a vCPU gets them.
                 "vcpu-switch-fp" => 256.0,
                 // The service is entered again behind each of its calls.
-                _ if row.peer || row.disk => 64.0,
+                _ if row.peer || row.disk.is_some() => 64.0,
                 _ if switches || enters => 16.0,
                 _ => 4.0,
             };

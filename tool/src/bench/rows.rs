@@ -63,6 +63,15 @@ impl Counted {
     }
 }
 
+/// Where a guest's disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// In RAM.
+    Ram,
+    /// It is the machine's, behind a controller of NVM Express.
+    Nvme,
+}
+
 /// One operation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -86,8 +95,8 @@ pub struct Row {
     pub lines: &'static str,
     /// Whether a second VM with the same guest takes part, on a network of both.
     pub peer: bool,
-    /// Whether the guest has a disk.
-    pub disk: bool,
+    /// The guest's disk, if it has one.
+    pub disk: Option<Disk>,
     /// Whether the service has a CPU of its own.
     pub own_cpu: bool,
     /// The guest's memory in MiB.
@@ -131,6 +140,11 @@ const fn timed(row: Row) -> Row {
     Row { fewer: 16, least: 4096, ..row }
 }
 
+/// A row of a disk controller, for which each operation waits.
+const fn drive(row: Row) -> Row {
+    Row { fewer: 32, least: 2048, ..row }
+}
+
 /// A row that rings a service, which may have to stay inside as long as all of it takes: it is measured fewer times.
 const fn ringing(row: Row) -> Row {
     Row { fewer: 4, ..row }
@@ -164,7 +178,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         shared: None,
         lines: "",
         peer: false,
-        disk: false,
+        disk: None,
         own_cpu: false,
         memory: 16,
         counted,
@@ -183,13 +197,16 @@ impl Row {
         // A Raspberry Pi in QEMU has less than 1 GiB, and its boot is not that of QEMU's own boards.
         let fits = platform.board != Board::Rpi4 || !self.touches && self.counted != Counted::Boot;
         let has_levels = !self.la57 || platform.cpu == "max";
-        self.isa == platform.isa() && self.cpus() <= platform.cpus() && fits && has_levels
+        // Each operation waits for QEMU, so these rows take long.
+        let is_usual = || platform.name == Platform::usual_of(self.isa).name;
+        let has_controller = self.disk != Some(Disk::Nvme) || is_usual();
+        self.isa == platform.isa() && self.cpus() <= platform.cpus() && fits && has_levels && has_controller
     }
 
     /// Whether the guest's counter counts the operation's instructions: it runs while any CPU does, so with several it counts what
     /// others did meanwhile, and it goes on while a CPU sleeps. Of a driver's request a good part is the guest's own.
     pub fn has_counter(&self) -> bool {
-        self.vcpus == 1 && !self.peer && !self.disk && !self.own_cpu && !self.sleeps
+        self.vcpus == 1 && !self.peer && self.disk.is_none() && !self.own_cpu && !self.sleeps
     }
 
     /// Whether the operation rings a doorbell for which nobody has anything to do.
@@ -228,7 +245,7 @@ impl Row {
         if self.peer {
             table.push_str("networks = [\"lan\"]\n");
         }
-        if self.disk {
+        if self.disk.is_some() {
             table.push_str("disks = [\"data\"]\n");
         }
         if self.touches {
@@ -313,6 +330,7 @@ mod tests {
         };
         assert!(on("device-access-la57", "q35-max") && !on("device-access-la57", "q35-epyc"));
         assert!(on("io-apic", "q35-epyc"));
+        assert!(on("drive-read", "q35-max") && !on("drive-read", "pc-max"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of arm64.
 
-use super::{BOOT, Counted, ONE_CPU, Row, ringing, simple, sleeping, timed};
+use super::{BOOT, Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 43] = [
+pub const ROWS: [Row; 46] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -22,9 +22,12 @@ pub const ROWS: [Row; 43] = [
         shared: Some(ONE_CPU),
         ..packet("packet-1cpu", "64 bytes to a VM on the same CPU, which sleeps", "bytes=64 sleep")
     },
-    disk("disk-read", "4 KiB of a disk in RAM read", ""),
-    disk("disk-write", "4 KiB of a disk in RAM written", "write"),
-    disk("disk-batch", "16 times 4 KiB read with one doorbell", "depth=16"),
+    disk("disk-read", "4 KiB of a disk in RAM read", Disk::Ram, ""),
+    disk("disk-write", "4 KiB of a disk in RAM written", Disk::Ram, "write"),
+    disk("disk-batch", "16 times 4 KiB read with one doorbell", Disk::Ram, "depth=16"),
+    drive(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
+    drive(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
+    drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
     sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
     sgi("self-sgi-x20", "the same, written from x20", 1, "target=0 x20"),
     sgi("self-sgi-overflow", "SGI to itself, 12 others pending", 1, "target=0 waiting=12"),
@@ -82,8 +85,8 @@ const fn packet(name: &'static str, what: &'static str, options: &'static str) -
 }
 
 /// A row of the guest that has a disk.
-const fn disk(name: &'static str, what: &'static str, options: &'static str) -> Row {
-    Row { guest: "block", options, disk: true, ..timed(simple(name, what)) }
+const fn disk(name: &'static str, what: &'static str, disk: Disk, options: &'static str) -> Row {
+    Row { guest: "block", options, disk: Some(disk), ..timed(simple(name, what)) }
 }
 
 /// A row of the guest that measures the timer.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of POWER.
 
-use super::{Counted, ONE_CPU, Row, ringing, simple, sleeping, timed};
+use super::{Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 28] = [
+pub const ROWS: [Row; 31] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -29,9 +29,12 @@ pub const ROWS: [Row; 28] = [
         shared: Some(ONE_CPU),
         ..packet("packet-1cpu", "64 bytes to a VM on the same CPU, which sleeps", "bytes=64 sleep")
     },
-    disk("disk-read", "4 KiB of a disk in RAM read", ""),
-    disk("disk-write", "4 KiB of a disk in RAM written", "write"),
-    disk("disk-batch", "16 times 4 KiB read with one doorbell", "depth=16"),
+    disk("disk-read", "4 KiB of a disk in RAM read", Disk::Ram, ""),
+    disk("disk-write", "4 KiB of a disk in RAM written", Disk::Ram, "write"),
+    disk("disk-batch", "16 times 4 KiB read with one doorbell", Disk::Ram, "depth=16"),
+    drive(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
+    drive(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
+    drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
     Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
     Row {
         counted: Counted::InAll,
@@ -82,8 +85,8 @@ const fn packet(name: &'static str, what: &'static str, options: &'static str) -
 }
 
 /// A row of the guest that has a disk.
-const fn disk(name: &'static str, what: &'static str, options: &'static str) -> Row {
-    Row { guest: "block", options, disk: true, ..timed(power(name, what, 1)) }
+const fn disk(name: &'static str, what: &'static str, disk: Disk, options: &'static str) -> Row {
+    Row { guest: "block", options, disk: Some(disk), ..timed(power(name, what, 1)) }
 }
 
 /// A row of the guest that measures on POWER.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of PCs.
 
-use super::{BOOT, Counted, ONE_CPU, Row, ringing, simple, sleeping, timed};
+use super::{BOOT, Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 35] = [
+pub const ROWS: [Row; 38] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -27,9 +27,12 @@ pub const ROWS: [Row; 35] = [
         shared: Some(ONE_CPU),
         ..packet("packet-1cpu", "64 bytes to a VM on the same CPU, which sleeps", "bytes=64 sleep")
     },
-    disk("disk-read", "4 KiB of a disk in RAM read", ""),
-    disk("disk-write", "4 KiB of a disk in RAM written", "write"),
-    disk("disk-batch", "16 times 4 KiB read with one doorbell", "depth=16"),
+    disk("disk-read", "4 KiB of a disk in RAM read", Disk::Ram, ""),
+    disk("disk-write", "4 KiB of a disk in RAM written", Disk::Ram, "write"),
+    disk("disk-batch", "16 times 4 KiB read with one doorbell", Disk::Ram, "depth=16"),
+    drive(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
+    drive(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
+    drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
     pc("io-apic", "read the I/O APIC's version", 1),
     Row { la57: true, ..pc("device-access-la57", "the same, five-level page tables", 1) },
     pc("absent", "read where nothing is", 1),
@@ -66,8 +69,8 @@ const fn packet(name: &'static str, what: &'static str, options: &'static str) -
 }
 
 /// A row of the guest that has a disk.
-const fn disk(name: &'static str, what: &'static str, options: &'static str) -> Row {
-    Row { guest: "block", options, disk: true, ..timed(pc(name, what, 1)) }
+const fn disk(name: &'static str, what: &'static str, disk: Disk, options: &'static str) -> Row {
+    Row { guest: "block", options, disk: Some(disk), ..timed(pc(name, what, 1)) }
 }
 
 /// Two vCPUs take turns on one CPU.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{Run, Subject, kvm, mitigations, peer};
 use crate::bench::report::printable;
-use crate::bench::rows::Row;
+use crate::bench::rows::{self, Row};
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
@@ -35,7 +35,7 @@ const DONE: &str = "turnstile: work ok";
 
 /// Whether a subject has a row of disks here.
 pub fn has(subject: Subject, row: &Row) -> bool {
-    subject == Subject::KvmVhe && row.disk && row.isa == Isa::Arm64
+    subject == Subject::KvmVhe && row.disk == Some(rows::Disk::Ram) && row.isa == Isa::Arm64
 }
 
 /// What was counted in two boots, of which the second one did `operations` more.

@@ -119,7 +119,7 @@ impl Subject {
         }
         // The device of the others is always where io-user has it; nobody stays inside it or has a CPU for it; their monitor has no networks.
         let is_own = ["io-device", "doorbell-busy"].contains(&row.name) || row.own_cpu || row.peer;
-        if row.disk {
+        if row.disk.is_some() {
             return self == Subject::Turnstile || disks::has(self, row);
         }
         if row.counted == Counted::Boot || is_own {

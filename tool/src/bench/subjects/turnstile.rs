@@ -7,7 +7,8 @@ use super::{Modules, Outcome, Run, Variant, executed, mitigations, vectors};
 use crate::batch;
 use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
-use crate::bench::rows::{Counted, Row};
+use crate::bench::rows::{Counted, Disk, Row};
+use crate::config::Board;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
@@ -15,6 +16,7 @@ use crate::machine;
 use crate::meter::Options;
 use crate::meter::reading::{Group, Reading};
 use crate::meter::symbols::Symbols;
+use crate::qemu::Behind;
 use crate::setup::images;
 
 /// Runs a row to its end.
@@ -22,7 +24,13 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let row = run.row.own();
     let image = images::hypervisor_with(run.layout, run.row.isa, run.variant.features)?;
     let text = config(&row, run.iterations, run.variant.platform, &run.variant.vm);
-    let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
+    let mut boot = match row.disk {
+        Some(Disk::Nvme) => machine::assemble_own(run.layout, &run.folder, &text, &image)?,
+        _ => machine::prepare_own(run.layout, &run.folder, &text, &image)?,
+    };
+    for drive in &mut boot.drives {
+        drive.behind = Some(Behind::Zeros { bytes: DISK_SIZE << 20, latency: LATENCY });
+    }
     boot.counted = true;
     boot.cpu.push_str(run.variant.cpu);
     // Other platforms than the usual one are there to be compared with it, whatever their CPUs need.
@@ -72,7 +80,7 @@ pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> St
         cmdline = row.cmdline(iterations),
         map = map(row.isa),
         table = row.table(),
-        services = services(row, row.name),
+        services = services(row, platform.board, row.name),
     )
 }
 
@@ -83,12 +91,12 @@ fn map(isa: Isa) -> &'static str {
 
 /// The services of a row, in whose VM's place there is one of this name, and the other VM, if there are two: what is measured is a device
 /// outside the hypervisor. Of most rows it is not.
-pub fn services(row: &Row, vm: &str) -> String {
+pub fn services(row: &Row, board: Board, vm: &str) -> String {
     if row.peer {
         return peer(row);
     }
-    if row.disk {
-        return DISK.to_owned();
+    if let Some(disk) = row.disk {
+        return table_of(disk, board);
     }
     let Some(program) = service(row.isa, row.name) else { return String::new() };
     let more = match program {
@@ -100,8 +108,21 @@ pub fn services(row: &Row, vm: &str) -> String {
     format!("[[service]]\nname = \"{program}\"\nprogram = \"{program}\"\nvm = \"{vm}\"\n{more}{own}")
 }
 
-/// The disk of a row.
-const DISK: &str = "[[disk]]\nname = \"data\"\nsize = \"4MiB\"\ntime-limit = \"1s\"\n";
+/// The size of a row's disk in MiB.
+const DISK_SIZE: u64 = 4;
+
+/// How long QEMU takes for a command of a row's disk controller, in nanoseconds of the computer's time. It is long: QEMU does commands
+/// beside the CPUs, and would often have done one before the program that gives it the command is left, which no real one has.
+const LATENCY: u64 = 4_000_000;
+
+/// The disk of a row. A controller is guarded where the board has an IOMMU.
+fn table_of(disk: Disk, board: Board) -> String {
+    let mut table = format!("[[disk]]\nname = \"data\"\nsize = \"{DISK_SIZE}MiB\"\ntime-limit = \"1s\"\n");
+    if disk == Disk::Nvme {
+        table.push_str(&format!("device = \"nvme0\"\ntrusted = {}\n", !board.has_iommu()));
+    }
+    table
+}
 
 /// The other VM of a row, and the network of both. An emulator that others keep from running is not to be taken for a service
 /// that loops.
@@ -124,6 +145,7 @@ fn service(isa: Isa, row: &str) -> Option<&'static str> {
         "doorbell" | "doorbell-busy" | "service-cpu" => Some("doorbell"),
         "packet" | "packet-1500" | "packet-batch" | "packet-1cpu" | "segment" => Some("switch"),
         "disk-read" | "disk-write" | "disk-batch" => Some("disk"),
+        "drive-read" | "drive-write" | "drive-batch" => Some("drive"),
         _ => None,
     }
 }
@@ -163,7 +185,7 @@ mod tests {
 
     #[test]
     fn symbols_are_those_of_the_service_that_runs() {
-        let programs = ["disk", "doorbell", "switch", "uart", "uart-16550"].map(str::to_owned);
+        let programs = ["disk", "doorbell", "drive", "switch", "uart", "uart-16550"].map(str::to_owned);
         let mut found = 0;
         for row in Isa::ALL.into_iter().flat_map(rows::of) {
             let guests = |_| vec![row.guest.to_owned()];
