@@ -79,7 +79,7 @@ pub fn claim(
     let guest = if stray && guarded { bus.wrapping_add(BLOCK) } else { bus };
     let memory = Window { guest, host: shared.base, size: shared.size, ..Window::default() };
     let configuration = Window { host: copy, size: COPY, read_only: true, ..Window::default() };
-    // A device of virtio could reach past the IOMMU: its program does not drive one that says so.
+    // A device of virtio that reaches past the IOMMU is not driven: the function is asked before, and the program looks once more.
     let [first, second] = settings;
     let kept = if guarded && !trusted { abi::DEVICE_GUARDED } else { 0 };
     let device = Device::new(&function.bars, configuration, memory, [first, second | kept]);

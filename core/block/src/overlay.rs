@@ -14,6 +14,9 @@ use turnstile_virtio::memory::Memory;
 use crate::disk::{Disk, DiskFor, Failure, SECTOR, inside};
 use crate::ram::{Image, Store, fill, from_memory, to_memory};
 
+#[cfg(test)]
+mod tests;
+
 /// How many bytes are copied at their first write.
 pub const CLUSTER: u64 = 4096;
 
@@ -27,7 +30,7 @@ const PLACED: u32 = 2;
 const FREE: u32 = 1 << 31;
 /// No place.
 const NONE: u32 = FREE - 1;
-/// How many places are looked at in search of a free one until others have a turn.
+/// How many places one call looks at in search of free ones, until others have a turn.
 const LOOK: u32 = 4096;
 
 /// What an overlay knows of its clusters, in memory that outlives it. Filled with zeroes, it is a new one.
@@ -50,6 +53,8 @@ pub struct Overlay<'a, I, S> {
     free: u32,
     /// How many places were looked at: those before this one.
     seen: u32,
+    /// How many more this call looks at.
+    looks: u32,
     /// A write has found no room.
     lacked: bool,
 }
@@ -58,7 +63,7 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
     /// Makes a disk without a sector.
     pub const fn empty(image: I, store: S) -> Self {
         let kept = Kept { map: &[], owners: &[] };
-        Self { image, store, kept, sectors: 0, free: NONE, seen: 0, lacked: false }
+        Self { image, store, kept, sectors: 0, free: NONE, seen: 0, looks: 0, lacked: false }
     }
 
     /// Makes a disk of `sectors` over an image, or takes up one that was there before. What is behind the end of the image is zero. `None`
@@ -105,7 +110,7 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
     fn give_back(&mut self, place: u32) {
         if let Some(owner) = self.kept.owners.get(place as usize).filter(|_| place < self.seen) {
             // No cluster has a map entry for it.
-            owner.store(FREE | self.free, Ordering::Release);
+            set(owner, FREE | self.free);
             self.free = place;
         }
     }
@@ -130,6 +135,11 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
         (entry - PLACED) as u64 * CLUSTER
     }
 
+    /// Says whether a span that begins in this cluster and ends there has all of it, as far as the disk goes.
+    const fn is_whole(&self, at: u64, length: u64) -> bool {
+        at % CLUSTER == 0 && (length == CLUSTER || at + length == self.sectors * SECTOR)
+    }
+
     /// How many bytes of a span lie in the first cluster that it touches.
     fn in_cluster(at: u64, length: u64) -> u64 {
         (CLUSTER - at % CLUSTER).min(length)
@@ -137,21 +147,19 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
 
     /// Finds a free place.
     fn find(&mut self) -> Result<u32, Failure> {
-        for _ in 0..LOOK {
-            if self.free != NONE {
-                return Ok(self.free);
-            }
+        while self.free == NONE {
             if self.seen >= self.places() {
                 self.lacked = true;
                 return Err(Failure::Io);
             }
+            self.looks = self.looks.checked_sub(1).ok_or(Failure::Busy)?;
             let place = self.seen;
             self.seen += 1;
             if !self.is_used(place) {
                 self.give_back(place);
             }
         }
-        Err(Failure::Busy)
+        Ok(self.free)
     }
 
     /// Finds a place for a cluster, filled with what that holds now unless all of it is to be written.
@@ -167,9 +175,9 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
     fn commit(&mut self, at: u64, place: u32) -> Result<(), Failure> {
         let (entry, owner) = (self.entry(at)?, self.kept.owners.get(place as usize).ok_or(Failure::Io)?);
         self.free = owner.load(Ordering::Acquire) & !FREE;
-        owner.store((at / CLUSTER) as u32 + 1, Ordering::Release);
+        set(owner, (at / CLUSTER) as u32 + 1);
         // Behind the bytes and the owner.
-        entry.store(place + PLACED, Ordering::Release);
+        set(entry, place + PLACED);
         Ok(())
     }
 
@@ -206,12 +214,20 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
     fn drop_cluster(&mut self, at: u64) -> Result<(), Failure> {
         let old = self.mapped(at)?;
         // Before its place is free.
-        self.entry(at)?.store(ZERO, Ordering::Release);
+        set(self.entry(at)?, ZERO);
         if let Some(place) = old.checked_sub(PLACED) {
             self.give_back(place);
         }
         Ok(())
     }
+}
+
+/// Changes a word that outlives this disk, behind all that was written before. Whoever serves the disk may be killed before each of them.
+#[inline(always)] // A store.
+fn set(word: &AtomicU32, value: u32) {
+    #[cfg(test)]
+    tests::step();
+    word.store(value, Ordering::Release);
 }
 
 impl<I: Image, S: Store> Disk for Overlay<'_, I, S> {
@@ -228,9 +244,12 @@ impl<I: Image, S: Store> Disk for Overlay<'_, I, S> {
     fn discard(&mut self, at: u64, length: u64) -> Result<(), Failure> {
         inside(at, length, self.sectors * SECTOR)?;
         let (mut at, end) = (at.next_multiple_of(CLUSTER), at + length);
-        while at + CLUSTER <= end {
-            self.drop_cluster(at)?;
-            at += CLUSTER;
+        while at < end {
+            let length = Self::in_cluster(at, end - at);
+            if self.is_whole(at, length) {
+                self.drop_cluster(at)?;
+            }
+            at += length;
         }
         Ok(())
     }
@@ -238,13 +257,18 @@ impl<I: Image, S: Store> Disk for Overlay<'_, I, S> {
     /// Clusters that have a place keep it unless they may be given up.
     fn zero(&mut self, mut at: u64, length: u64, may_discard: bool) -> Result<(), Failure> {
         inside(at, length, self.sectors * SECTOR)?;
+        self.looks = LOOK;
         let end = at + length;
         while at < end {
             let length = Self::in_cluster(at, end - at);
             let mapped = self.mapped(at)?;
             match mapped {
                 ZERO => {}
-                _ if length == CLUSTER && (may_discard || mapped == BELOW) => self.drop_cluster(at)?,
+                // Behind the image it is zero already.
+                BELOW if at - at % CLUSTER >= self.image.length() => {}
+                _ if self.is_whole(at, length) && (may_discard || mapped == BELOW) => {
+                    self.drop_cluster(at)?
+                }
                 BELOW => {
                     let place = self.claim(at, false)?;
                     fill(&mut self.store, u64::from(place) * CLUSTER + at % CLUSTER, length)?;
@@ -287,6 +311,7 @@ impl<M: Memory, I: Image, S: Store> DiskFor<M> for Overlay<'_, I, S> {
     #[inline] // On the path of every request.
     fn write(&mut self, mut at: u64, memory: &M, mut from: Span) -> Result<(), Failure> {
         inside(at, from.length.into(), self.sectors * SECTOR)?;
+        self.looks = LOOK;
         while from.length != 0 {
             let length = Self::in_cluster(at, from.length.into());
             self.write_cluster(at, memory, Span { length: length as u32, ..from })?;

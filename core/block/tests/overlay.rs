@@ -150,6 +150,26 @@ fn free_places_are_found_a_few_at_a_time() {
     assert_eq!(disk.room(), 0);
 }
 
+/// A call that writes two clusters whose places are far apart is asked again, too.
+#[test]
+fn one_call_looks_at_some_places_however_many_it_wants() {
+    const PLACES: usize = 9000;
+    let (map, owners) = (words(PLACES + 2), words(PLACES));
+    let mut store = vec![0; PLACES * CLUSTER as usize];
+    let kept = Kept { map: &map, owners: &owners };
+    let ram = Ram::new(0x2000, Fuse::default());
+    let sectors = 8 * (PLACES as u64 + 2);
+    let mut disk = Overlay::new(&[][..], &mut store[..], kept, sectors).unwrap();
+    for cluster in 0..PLACES as u64 {
+        disk.write(cluster * CLUSTER, &ram, Span { address: Ram::BASE, length: 1 }).unwrap();
+    }
+    let mut disk = Overlay::new(&[][..], &mut store[..], kept, sectors).unwrap();
+    [3999, 7999].map(|cluster| disk.discard(cluster * CLUSTER, CLUSTER).unwrap());
+    let mut write =
+        || disk.write(PLACES as u64 * CLUSTER, &ram, Span { address: Ram::BASE, length: 2 * CLUSTER as u32 });
+    assert_eq!([write(), write()], [Err(Failure::Busy), Ok(())]);
+}
+
 #[test]
 fn overlays_that_do_not_fit_are_refused() {
     let (image, mut store) = ([0; 512], vec![0; 4096]);

@@ -248,7 +248,12 @@ impl<R> Switch<R> {
     /// Who has waited long enough goes on.
     #[cold]
     fn wake(&mut self, now: u64) {
-        for (member, wait) in self.waits.iter_mut().enumerate().filter(|(_, wait)| wait.until <= now) {
+        // A card that is looked at interrupts again behind the alarm: nobody else's event is to put that off.
+        let rests = self.alarm != NEVER && self.fruitless.is_too_many();
+        let is_woken = |member, wait: &Wait| wait.until <= now && !(rests && member == UPLINK);
+        for (member, wait) in
+            self.waits.iter_mut().enumerate().filter(|(member, wait)| is_woken(*member, wait))
+        {
             // The uplink's port waits for its card, and for nobody else.
             self.due |= sends(member) | if member == UPLINK { MOVE } else { 0 };
             wait.until = NEVER;
@@ -321,7 +326,10 @@ impl<R> Switch<R> {
     #[cold]
     #[inline(never)] // What members wait for stays as it is.
     fn wait_for_card(&mut self, until: u64) {
-        self.waits.iter_mut().skip(UPLINK).for_each(|wait| wait.until = until);
+        let is_polled = self.fruitless.is_too_many();
+        for wait in self.waits.iter_mut().skip(UPLINK) {
+            wait.until = if is_polled { until.min(wait.until) } else { until };
+        }
         self.order();
     }
 
