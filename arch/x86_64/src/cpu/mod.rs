@@ -30,6 +30,38 @@ pub fn ticks() -> u64 {
     regs::fakes::read("TSC")
 }
 
+/// Returns 64 random bits of the CPU's own generator (APM vol. 3, RDRAND); `None` if it has none now, or is not there.
+pub fn random() -> Option<u64> {
+    /// How often it is asked: it may need time for new ones.
+    const PATIENCE: u32 = 10;
+    /// In ECX of leaf 1.
+    const RDRAND: u32 = 1 << 30;
+    let [_, _, features, _] = cpuid(1, 0);
+    if features & RDRAND == 0 {
+        return None;
+    }
+    let draw = || {
+        let (bits, good): (u64, u8);
+        #[cfg(target_os = "none")]
+        // SAFETY: changes two registers and the flags. The instruction is there. The carry says that it has some.
+        unsafe {
+            core::arch::asm!(
+                "rdrand {bits}",
+                "setc {good}",
+                bits = out(reg) bits, good = out(reg_byte) good,
+                options(nomem, nostack)
+            );
+        }
+        #[cfg(not(target_os = "none"))]
+        {
+            bits = regs::fakes::read("RDRAND");
+            good = u8::from(bits != 0);
+        }
+        (good != 0).then_some(bits)
+    };
+    (0..PATIENCE).find_map(|_| draw())
+}
+
 /// Stops this CPU for good.
 pub fn halt() -> ! {
     loop {
