@@ -2,16 +2,15 @@
 //! Disks in memory of the machine, made once, at boot. They outlive the VMs whose services have them.
 
 use alloc::vec::Vec;
+use core::ptr;
 
-use turnstile_bundle::DiskSpec;
+use turnstile_bundle::{DiskMemory, DiskSpec};
 
-use crate::arch::service::{Storage, Window};
+use crate::arch::service::{Over, Storage, Window};
 use crate::machine::{self, Error};
 
 /// Where a disk is among the guest physical addresses of the VM that its service serves: beyond all memory.
 const PLACE: u64 = 1 << 38;
-/// Disks have whole blocks of this many bytes, which large pages map.
-const BLOCK: u64 = 2 << 20;
 
 /// Makes the disks of a bundle, in its order; nothing for those that the machine has.
 ///
@@ -19,18 +18,48 @@ const BLOCK: u64 = 2 << 20;
 /// Says for which there is not enough memory.
 #[inline(never)] // As for VMs: what it needs of the stack is given back.
 pub fn build(specs: &[DiskSpec<'static>]) -> Result<Vec<Option<Storage>>, (&'static str, Error)> {
+    let mut images = Images(Vec::new());
     let storage = |spec: &DiskSpec<'static>| match spec.drive {
-        None => make(spec).map(Some).map_err(|error| (spec.name, error)),
+        None => make(spec, &mut images).map(Some).map_err(|error| (spec.name, error)),
         Some(_) => Ok(None),
     };
     specs.iter().map(storage).collect()
 }
 
-fn make(spec: &DiskSpec<'static>) -> Result<Storage, Error> {
-    let size = spec.size.next_multiple_of(BLOCK);
-    let host = machine::storage(size, spec.image.unwrap_or_default())?;
-    let window = Window { guest: PLACE, host, size, read_only: spec.read_only, ..Window::default() };
-    Ok(Storage { window, size: spec.size, name: words(spec.name) })
+fn make(spec: &DiskSpec<'static>, images: &mut Images) -> Result<Storage, Error> {
+    let DiskMemory { own, shared } = spec.memory();
+    let image = spec.image.unwrap_or_default();
+    let shared = if shared == 0 { None } else { Some(images.window(image, shared)?) };
+    let name = words(spec.name);
+    match (spec.writes, shared) {
+        (None, Some(window)) => Ok(Storage { window, size: spec.size, name, over: None }),
+        (None, None) => Ok(Storage { window: window(own, image)?, size: spec.size, name, over: None }),
+        (Some(room), shared) => {
+            let over = Over { window: shared, length: image.len() as u64, disk: spec.size, room };
+            Ok(Storage { window: window(own, &[])?, size: own, name, over: Some(over) })
+        }
+    }
+}
+
+/// Makes memory that begins with an image.
+fn window(size: u64, image: &[u8]) -> Result<Window, Error> {
+    Ok(Window { guest: PLACE, host: machine::storage(size, image)?, size, ..Window::default() })
+}
+
+/// Images in memory that nobody writes, with their bytes in the bundle, where equal ones are the same.
+struct Images(Vec<(&'static [u8], Window)>);
+
+impl Images {
+    /// Returns the memory of so many bytes that begins with this image.
+    fn window(&mut self, image: &'static [u8], size: u64) -> Result<Window, Error> {
+        let is_same = |(other, window): &&(&[u8], Window)| ptr::eq(*other, image) && window.size == size;
+        if let Some((_, window)) = self.0.iter().find(is_same) {
+            return Ok(*window);
+        }
+        let window = Window { read_only: true, ..window(size, image)? };
+        self.0.push((image, window));
+        Ok(window)
+    }
 }
 
 /// Returns a name as the two words of an event: what does not fit is left out.

@@ -24,6 +24,7 @@ pub fn scenarios() -> Vec<Scenario> {
     }
     scenarios.extend(kept("disks/linux", "").on_all());
     scenarios.extend(shared().on_all().map(Scenario::long));
+    scenarios.extend(shared_image().on_all());
     scenarios.push(kept("disks/kvmtool", "machine = \"kvmtool\"").long());
     let gicv2 = kept("disks/gicv2", "");
     let config = format!("[machine]\ngic = 2\n\n{}", gicv2.config);
@@ -126,14 +127,18 @@ fn kept(name: &str, more: &str) -> Scenario {
 
 /// Says whether the disk began with its image, and nothing was wrong.
 pub fn has_image(record: &Record) -> Result<(), String> {
-    let sum = Sha256::digest(image()).iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
-    match record.console(0).contains(&format!("image: {sum}")) {
+    match record.console(0).contains(&image_sum()) {
         true => nothing_bad(record),
         false => Err("the disk does not begin with its image".to_owned()),
     }
+}
+
+/// What the script says of the image.
+fn image_sum() -> String {
+    Sha256::digest(image()).iter().fold("image: ".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// So many kills of the services of both disks, while the script does its rounds.
@@ -192,6 +197,63 @@ fn shared() -> Scenario {
         ]);
     }
     with_files(Scenario::new("disks/shared", config.concat(), steps)).limit(300).judge(nothing_bad)
+}
+
+/// Two VMs whose disks are over one image, which a third disk is, too, in the same memory. What each writes is its own, over kills and a new
+/// life. One writes more than there is room for.
+fn shared_image() -> Scenario {
+    let over = |name| {
+        format!(
+            "[[disk]]\nname = \"{name}\"\nimage = \"image\"\nsize = \"16MiB\"\nwrites = \"8MiB\"\ntime-limit = \"1s\"\n"
+        )
+    };
+    let script = DISKS.split_inclusive("1s\"\n").nth(1).unwrap_or_default();
+    let config = [
+        vm("one", "\"over-one\", \"script\", \"still\"", ""),
+        vm("two", "\"over-two\", \"script\", \"still\"", ""),
+        over("over-one"),
+        over("over-two"),
+        script.to_owned(),
+        script.replace("\"script\"\nimage = \"script\"\nsize = \"1MiB\"", "\"still\"\nimage = \"image\""),
+    ];
+    // Of each VM: what it writes, the script, the image.
+    let kill = |service| Step::Tell(Command::KillService { service });
+    let ask = |vm, text, end| [Step::Type(vm, text), Step::Expect(vm, end)];
+    let kept = |vm| ask(vm, "sh /dev/vdb kept\r", "kept ends");
+    let off = |vm| [Step::Type(vm, "poweroff -f\r"), Step::Stopped(vm, StopReason::PowerOff)];
+    let steps = [
+        &is_up(0)[..],
+        &is_up(1),
+        &ask(0, "sh /dev/vdb over\r", "over ends"),
+        &ask(1, "sh /dev/vdb over\r", "over ends"),
+        &[kill(0), kill(3)],
+        &kept(1),
+        &[Step::Type(0, "reboot -f\r"), Step::Started(0, 2)],
+        &is_up(0),
+        &kept(0),
+        &ask(0, "sh /dev/vdb full\r", "full ends"),
+        &[kill(0)],
+        &kept(0),
+        &kept(1),
+        &off(0),
+        &off(1),
+    ];
+    with_files(Scenario::new("disks/shared-image", config.concat(), steps.concat())).limit(300).judge(
+        |record| {
+            let said = record.text.matches("has no room left").count();
+            let images = record
+                .consoles
+                .iter()
+                .flat_map(|console| console.lines())
+                .filter(|line| line.contains("image: "));
+            let sum = image_sum();
+            match images.clone().all(|line| line.contains(&sum)) {
+                _ if said != 1 => Err(format!("that there is no room was said {said} times")),
+                true if images.count() == 4 => nothing_bad(record),
+                _ => Err("the image has changed".to_owned()),
+            }
+        },
+    )
 }
 
 /// What Linux says of every partition: it has no nonvolatile memory for logs of errors, and no virtual functions. And what it says

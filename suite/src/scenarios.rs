@@ -62,8 +62,8 @@ mod tests {
 
     use super::*;
 
-    const SERVICES: [&str; 8] =
-        ["disk", "doorbell", "drive", "entropy", "misbehave", "switch", "uart", "uart-16550"];
+    const SERVICES: [&str; 9] =
+        ["disk", "doorbell", "drive", "entropy", "misbehave", "overlay", "switch", "uart", "uart-16550"];
     use turnstile::bench::platform::Platform;
     use turnstile::bench::{rows, subjects};
     use turnstile::config::{self, Surroundings};

@@ -217,6 +217,32 @@ fn memory_must_hold_the_images() {
         .stderr(contains("m.toml:2:10").and(contains("do not hold 256MiB for the VMs")));
 }
 
+/// An image that several disks have is there once, with what each may write; so is what is only read.
+#[test]
+fn disks_with_one_image_share_it() {
+    let folder = Folder::with_vms(&[]);
+    folder.write("disk.img", &vec![7; 6 << 20]);
+    folder.write("same.img", &vec![7; 6 << 20]);
+    let disk = |name: &str, image: &str, more: &str| {
+        format!("[[disk]]\nname = \"{name}\"\nimage = \"{image}.img\"\n{more}\n")
+    };
+    let vm = format!("{VM}kernel = \"k\"\nmemory = \"300MiB\"\n");
+    let says = |names: &str, disks: &[String], needed: &str| {
+        let text = format!("[machine]\nmemory = \"256MiB\"\n{vm}disks = [{names}]\n{}", disks.concat());
+        folder
+            .check(&text)
+            .code(2)
+            .stderr(contains(format!("do not hold {needed} for the VMs with their disks")));
+    };
+    let (one, two) = (disk("one", "disk", "writes = \"2MiB\""), disk("two", "same", "writes = \"4MiB\""));
+    says("\"one\"", &[one.clone()], "310MiB");
+    // 2 and 4 MiB with their maps are 4 and 6.
+    says("\"one\", \"two\"", &[one.clone(), two], "316MiB");
+    let read = |name| disk(name, "disk", "read-only = true");
+    says("\"one\", \"three\", \"four\"", &[one, read("three"), read("four")], "310MiB");
+    says("\"whole\"", &[disk("whole", "disk", "")], "306MiB");
+}
+
 #[test]
 fn physical_cpus_overlap() {
     let folder = Folder::with_vms(&[]);

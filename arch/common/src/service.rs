@@ -37,7 +37,7 @@ pub use self::members::Port;
 use self::members::{Member, Reached};
 use self::own::Own;
 pub use self::places::{DEVICE, Mapping, Places, SLOT, SLOTS};
-pub use self::space::{Idle, Left, Meanwhile, Outside, Space, Storage, Window};
+pub use self::space::{Idle, Left, Meanwhile, Outside, Over, Space, Storage, Window};
 
 /// A service. `S` is the architecture's part.
 pub struct Service<S> {
@@ -332,14 +332,12 @@ impl<S: Space> Service<S> {
         mut windows: Vec<Window>,
         mut storage: Option<Storage>,
     ) -> Result<(), Error> {
-        windows.extend(storage.map(|storage| storage.window));
+        windows.extend(storage.iter().flat_map(Storage::windows));
         self.alone(|| {
             // SAFETY: inside the gate; the rest is said above.
             unsafe { self.space.attach(member, &mut windows)? };
-            if let Some(storage) = &mut storage
-                && let Some(window) = windows.pop()
-            {
-                storage.window = window;
+            if let Some(storage) = &mut storage {
+                storage.take_windows(&mut windows);
             }
             self.change(member, |member| member.join(Reached { windows, storage }));
             self.present.fetch_or(1 << member, Ordering::Relaxed);

@@ -3,7 +3,8 @@
 //!
 //! What survives a restart is the map, the owners and the store; they are the caller's. Each change is committed by one store to the map,
 //! behind everything that it refers to, so a restart at any instant finds either the old cluster or the new one. Which places of the store
-//! are free is found anew: those that the map does not lead to.
+//! are free is found anew, a few at a time and only when one is needed: those that the map does not lead to. So a disk of any size is taken
+//! up at once.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,15 +23,19 @@ const BELOW: u32 = 0;
 const ZERO: u32 = 1;
 /// The cluster is in the store, in the place with this number more.
 const PLACED: u32 = 2;
+/// In an owner: the place is free, and the other bits are the next free one.
+const FREE: u32 = 1 << 31;
 /// No place.
-const NONE: u32 = u32::MAX;
+const NONE: u32 = FREE - 1;
+/// How many places are looked at in search of a free one until others have a turn.
+const LOOK: u32 = 4096;
 
 /// What an overlay knows of its clusters, in memory that outlives it. Filled with zeroes, it is a new one.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept<'a> {
     /// For each cluster of the disk: where it is.
     pub map: &'a [AtomicU32],
-    /// For each cluster of the store: which cluster of the disk it holds, plus one; while it is free, the next free one.
+    /// For each cluster of the store: which cluster of the disk it holds, plus one; zero or the next free one while it is free.
     pub owners: &'a [AtomicU32],
 }
 
@@ -41,66 +46,77 @@ pub struct Overlay<'a, I, S> {
     store: S,
     kept: Kept<'a>,
     sectors: u64,
-    /// The first free place of the store.
+    /// The first free place of the store, of those that were looked at.
     free: u32,
-    free_count: u32,
+    /// How many places were looked at: those before this one.
+    seen: u32,
+    /// A write has found no room.
+    lacked: bool,
 }
 
 impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
+    /// Makes a disk without a sector.
+    pub const fn empty(image: I, store: S) -> Self {
+        let kept = Kept { map: &[], owners: &[] };
+        Self { image, store, kept, sectors: 0, free: NONE, seen: 0, lacked: false }
+    }
+
     /// Makes a disk of `sectors` over an image, or takes up one that was there before. What is behind the end of the image is zero. `None`
     /// if the map has no room for so many, or the store has less room than `owners` says.
     pub fn new(image: I, store: S, kept: Kept<'a>, sectors: u64) -> Option<Self> {
         let clusters = sectors.div_ceil(CLUSTER / SECTOR);
-        let places = u32::try_from(kept.owners.len()).ok().filter(|&places| places < NONE - PLACED)?;
+        let places = kept.owners.len() as u64;
         let fits = kept.map.len() as u64 >= clusters
             && clusters < u64::from(NONE)
-            && store.length() / CLUSTER >= u64::from(places);
-        if !fits {
-            return None;
-        }
-        let mut new = Self { image, store, kept, sectors, free: NONE, free_count: 0 };
-        // Before the list of free places is written to the owners.
-        new.forget_strange(places);
-        for place in (0..places).rev() {
-            if !new.is_used(place) {
-                new.give_back(place);
-            }
-        }
-        Some(new)
+            && places <= u64::from(NONE - PLACED)
+            && store.length() / CLUSTER >= places;
+        fits.then(|| Self { kept, sectors, ..Self::empty(image, store) })
     }
 
-    /// How many clusters can still be written for the first time.
-    pub const fn room(&self) -> u32 {
-        self.free_count
+    /// How many clusters can still be written for the first time. It looks at all places.
+    pub fn room(&self) -> u32 {
+        (0..self.places()).filter(|&place| !self.is_used(place)).count() as u32
+    }
+
+    /// Whether a write has found no room.
+    pub const fn has_lacked(&self) -> bool {
+        self.lacked
+    }
+
+    /// How many clusters the store holds.
+    const fn places(&self) -> u32 {
+        self.kept.owners.len() as u32
+    }
+
+    /// Which cluster of the disk a place says that it holds.
+    #[inline] // On the path of every request.
+    fn owner(&self, place: u32) -> Option<u32> {
+        let owner = self.kept.owners.get(place as usize)?.load(Ordering::Acquire);
+        owner.checked_sub(1).filter(|_| owner & FREE == 0)
     }
 
     /// Whether a place holds a cluster: the map leads to it from the cluster that it says.
     fn is_used(&self, place: u32) -> bool {
-        let owner = self.kept.owners.get(place as usize).map_or(0, |owner| owner.load(Ordering::Acquire));
-        let map = owner.checked_sub(1).and_then(|cluster| self.kept.map.get(cluster as usize));
+        let map = self.owner(place).and_then(|cluster| self.kept.map.get(cluster as usize));
         map.is_some_and(|entry| entry.load(Ordering::Acquire) == place + PLACED)
     }
 
-    /// Entries of the map that lead to no place of theirs cannot come from here: whoever keeps the memory has damaged it. They are those of
-    /// the image again, so that no two clusters share a place.
-    fn forget_strange(&self, places: u32) {
-        for (cluster, entry) in (1u32..).zip(self.kept.map) {
-            let Some(place) = entry.load(Ordering::Acquire).checked_sub(PLACED) else { continue };
-            let owner = self.kept.owners.get(place as usize).map(|owner| owner.load(Ordering::Acquire));
-            if place >= places || owner != Some(cluster) {
-                entry.store(BELOW, Ordering::Release);
-            }
+    /// A place is free. Those that were not looked at yet are found later.
+    fn give_back(&mut self, place: u32) {
+        if let Some(owner) = self.kept.owners.get(place as usize).filter(|_| place < self.seen) {
+            // No cluster has a map entry for it.
+            owner.store(FREE | self.free, Ordering::Release);
+            self.free = place;
         }
     }
 
-    /// A place is free.
-    fn give_back(&mut self, place: u32) {
-        if let Some(owner) = self.kept.owners.get(place as usize) {
-            // No cluster has a map entry for it, so whatever stands here leads to none.
-            owner.store(self.free, Ordering::Release);
-            self.free = place;
-            self.free_count += 1;
-        }
+    /// Where the cluster at a position is. An entry that leads to a place of another cluster, or to none, cannot come from here: whoever keeps
+    /// the memory has damaged it. The cluster is that of the image then, so no two share a place.
+    #[inline] // On the path of every request.
+    fn mapped(&self, at: u64) -> Result<u32, Failure> {
+        let entry = self.entry(at)?.load(Ordering::Acquire);
+        let is_sound = |place| self.owner(place).is_some_and(|owner| u64::from(owner) == at / CLUSTER);
+        Ok(if entry.checked_sub(PLACED).is_none_or(is_sound) { entry } else { BELOW })
     }
 
     /// The map's entry of the cluster at a position.
@@ -119,12 +135,28 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
         (CLUSTER - at % CLUSTER).min(length)
     }
 
+    /// Finds a free place.
+    fn find(&mut self) -> Result<u32, Failure> {
+        for _ in 0..LOOK {
+            if self.free != NONE {
+                return Ok(self.free);
+            }
+            if self.seen >= self.places() {
+                self.lacked = true;
+                return Err(Failure::Io);
+            }
+            let place = self.seen;
+            self.seen += 1;
+            if !self.is_used(place) {
+                self.give_back(place);
+            }
+        }
+        Err(Failure::Busy)
+    }
+
     /// Finds a place for a cluster, filled with what that holds now unless all of it is to be written.
     fn claim(&mut self, at: u64, whole: bool) -> Result<u32, Failure> {
-        let place = self.free;
-        if place == NONE {
-            return Err(Failure::Io);
-        }
+        let place = self.find()?;
         if !whole {
             self.fill_place(place, at - at % CLUSTER)?;
         }
@@ -134,8 +166,7 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
     /// From here on the cluster is what its new place holds.
     fn commit(&mut self, at: u64, place: u32) -> Result<(), Failure> {
         let (entry, owner) = (self.entry(at)?, self.kept.owners.get(place as usize).ok_or(Failure::Io)?);
-        self.free = owner.load(Ordering::Acquire);
-        self.free_count -= 1;
+        self.free = owner.load(Ordering::Acquire) & !FREE;
         owner.store((at / CLUSTER) as u32 + 1, Ordering::Release);
         // Behind the bytes and the owner.
         entry.store(place + PLACED, Ordering::Release);
@@ -145,7 +176,7 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
     /// Copies a cluster of the image into a place.
     fn fill_place(&mut self, place: u32, cluster: u64) -> Result<(), Failure> {
         let (mut done, begin) = (0, u64::from(place) * CLUSTER);
-        let below = match self.entry(cluster)?.load(Ordering::Acquire) {
+        let below = match self.mapped(cluster)? {
             BELOW => self.image.length().saturating_sub(cluster).min(CLUSTER),
             _ => 0,
         };
@@ -162,8 +193,7 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
 
     /// Writes within one cluster.
     fn write_cluster<M: Memory>(&mut self, at: u64, memory: &M, from: Span) -> Result<(), Failure> {
-        let entry = self.entry(at)?;
-        let mapped = entry.load(Ordering::Acquire);
+        let mapped = self.mapped(at)?;
         if mapped >= PLACED {
             return from_memory(&mut self.store, Self::place(mapped) + at % CLUSTER, memory, from);
         }
@@ -174,7 +204,9 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
 
     /// A whole cluster is zero from now on, and its place is free.
     fn drop_cluster(&mut self, at: u64) -> Result<(), Failure> {
-        let old = self.entry(at)?.swap(ZERO, Ordering::AcqRel);
+        let old = self.mapped(at)?;
+        // Before its place is free.
+        self.entry(at)?.store(ZERO, Ordering::Release);
         if let Some(place) = old.checked_sub(PLACED) {
             self.give_back(place);
         }
@@ -209,7 +241,7 @@ impl<I: Image, S: Store> Disk for Overlay<'_, I, S> {
         let end = at + length;
         while at < end {
             let length = Self::in_cluster(at, end - at);
-            let mapped = self.entry(at)?.load(Ordering::Acquire);
+            let mapped = self.mapped(at)?;
             match mapped {
                 ZERO => {}
                 _ if length == CLUSTER && (may_discard || mapped == BELOW) => self.drop_cluster(at)?,
@@ -232,7 +264,7 @@ impl<M: Memory, I: Image, S: Store> DiskFor<M> for Overlay<'_, I, S> {
         inside(at, to.length.into(), self.sectors * SECTOR)?;
         while to.length != 0 {
             let mut length = Self::in_cluster(at, to.length.into());
-            match self.entry(at)?.load(Ordering::Acquire) {
+            match self.mapped(at)? {
                 BELOW if at < self.image.length() => {
                     length = length.min(self.image.length() - at);
                     to_memory(&self.image, at, memory, Span { length: length as u32, ..to })?;

@@ -85,21 +85,69 @@ proptest! {
         }
     }
 
-    /// A map that somebody has damaged leads neither outside the store nor two clusters to one place.
+    /// A map that somebody has damaged leads neither outside the store nor two clusters to one place: what was written is read.
     #[test]
-    fn a_damaged_map_is_bounded(entries in prop::collection::vec(0u32..12, 8), owned in prop::collection::vec(0u32..12, 6)) {
+    fn a_damaged_map_is_bounded(
+        entries in prop::collection::vec(prop_oneof![0u32..12, any::<u32>()], 8),
+        owned in prop::collection::vec(prop_oneof![0u32..12, any::<u32>()], 6),
+    ) {
         let map: Vec<_> = entries.into_iter().map(AtomicU32::new).collect();
         let owners: Vec<_> = owned.into_iter().map(AtomicU32::new).collect();
         let (image, mut store) = (vec![1; 4096 * 8], vec![2; 4096 * 6]);
         let kept = Kept { map: &map, owners: &owners };
-        let disk = Overlay::new(&image[..], &mut store[..], kept, 64).unwrap();
-        let mut places: Vec<_> = map.iter().map(|entry| entry.load(Ordering::Relaxed)).filter(|&entry| entry >= 2).collect();
-        let count = places.len();
-        prop_assert_eq!(count + disk.room() as usize, 6);
-        places.sort_unstable();
-        places.dedup();
-        prop_assert!(places.len() == count && places.iter().all(|&place| place < 8));
+        let mut disk = Overlay::new(&image[..], &mut store[..], kept, 64).unwrap();
+        let ram = Ram::new(0x1000, Fuse::default());
+        let span = Span { address: Ram::BASE, length: 4096 };
+        let mut written = Vec::new();
+        for cluster in 0..8 {
+            ram.put(Ram::BASE, &[0x10 + cluster as u8; 4096]);
+            match disk.write(4096 * cluster, &ram, span) {
+                Ok(()) => written.push(cluster),
+                Err(failure) => prop_assert_eq!((failure, disk.room()), (Failure::Io, 0)),
+            }
+        }
+        prop_assert_eq!((written.len(), disk.has_lacked()), (6, true));
+        for cluster in written {
+            disk.read(4096 * cluster, &ram, span).unwrap();
+            prop_assert!(ram.get(Ram::BASE, 4096) == [0x10 + cluster as u8; 4096]);
+        }
     }
+}
+
+/// Of a store that is nearly full, whoever begins anew looks at some places in each call, and finds the free one.
+#[test]
+fn free_places_are_found_a_few_at_a_time() {
+    const PLACES: usize = 9000;
+    let (map, owners) = (words(PLACES + 2), words(PLACES));
+    let mut store = vec![0; PLACES * CLUSTER as usize];
+    let kept = Kept { map: &map, owners: &owners };
+    let ram = Ram::new(0x1000, Fuse::default());
+    let span = Span { address: Ram::BASE, length: 1 };
+    let sectors = 8 * (PLACES as u64 + 2);
+    let mut disk = Overlay::new(&[][..], &mut store[..], kept, sectors).unwrap();
+    for cluster in 0..PLACES as u64 - 1 {
+        disk.write(cluster * CLUSTER, &ram, span).unwrap();
+    }
+    let (last, beyond) = (PLACES as u64 * CLUSTER, (PLACES as u64 + 1) * CLUSTER);
+    let mut disk = Overlay::new(&[][..], &mut store[..], kept, sectors).unwrap();
+    // Given up before it was looked at, and once only.
+    disk.discard(8999 * CLUSTER, CLUSTER).unwrap();
+    disk.discard(17 * CLUSTER, CLUSTER).unwrap();
+    assert_eq!((disk.room(), disk.has_lacked()), (2, false));
+    let mut write = |at| {
+        let mut calls = 1;
+        while disk.write(at, &ram, span) == Err(Failure::Busy) {
+            calls += 1;
+        }
+        calls
+    };
+    assert_eq!([write(last), write(0), write(beyond)], [1, 1, 3]);
+    assert_eq!((disk.write(17 * CLUSTER, &ram, span), disk.has_lacked()), (Err(Failure::Io), true));
+    disk.write(last, &ram, span).unwrap();
+    // What is given up can be written again.
+    disk.discard(last, CLUSTER).unwrap();
+    disk.write(17 * CLUSTER, &ram, span).unwrap();
+    assert_eq!(disk.room(), 0);
 }
 
 #[test]

@@ -68,8 +68,25 @@ pub struct DiskSpec<'a> {
     pub size: u64,
     /// Whether its guests can only read it.
     pub read_only: bool,
+    /// How many bytes of room there are for what its guest writes over the image, which stays as it is; without it the disk is a copy of the
+    /// image.
+    pub writes: Option<u64>,
     /// Where it is, if the machine has it: there is no image then.
     pub drive: Option<Drive>,
+}
+
+/// The memory that a disk takes, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiskMemory {
+    /// Its own: the disk, or what is written over its image, and where that is.
+    pub own: u64,
+    /// What is only read, behind its image with zeros. Disks with the same image, and the same number of blocks here, share it.
+    pub shared: u64,
+}
+
+impl DiskMemory {
+    /// The bytes of a block, of which each has a whole number.
+    pub const BLOCK: u64 = 2 << 20;
 }
 
 impl DiskSpec<'_> {
@@ -77,6 +94,30 @@ impl DiskSpec<'_> {
     pub const SECTOR: u64 = 512;
     /// The most bytes of a disk.
     pub const MAX_SIZE: u64 = MAX_DISK;
+    /// The bytes of a cluster, of which there is room for a whole number of writes.
+    pub const CLUSTER: u64 = 4096;
+    /// The bytes that say where a cluster is, or what is in one that was written.
+    const ENTRY: u64 = 4;
+
+    /// Returns the memory that the disk takes: none if the machine has it.
+    #[must_use]
+    pub const fn memory(&self) -> DiskMemory {
+        let image = match self.image {
+            Some(image) => image.len() as u64,
+            None => 0,
+        };
+        let memory = match (self.writes, self.read_only) {
+            (Some(writes), _) => {
+                let entries = self.size.div_ceil(Self::CLUSTER) + writes / Self::CLUSTER;
+                DiskMemory { own: writes + entries * Self::ENTRY, shared: image }
+            }
+            (None, true) => DiskMemory { own: 0, shared: self.size },
+            (None, false) => DiskMemory { own: self.size, shared: 0 },
+        };
+        let DiskMemory { own, shared } = memory;
+        let block = DiskMemory::BLOCK;
+        DiskMemory { own: own.next_multiple_of(block), shared: shared.next_multiple_of(block) }
+    }
 
     /// Checks what concerns this disk alone.
     fn check(&self) -> Result<(), DiskError> {
@@ -85,8 +126,8 @@ impl DiskSpec<'_> {
             return Err(DiskError::NameTooLong(self.name.len()));
         }
         if let Some(drive) = &self.drive {
-            return match (self.image, self.size) {
-                (None, 0) => drive.check(),
+            return match (self.image, self.size, self.writes) {
+                (None, 0, None) => drive.check(),
                 _ => Err(DiskError::DriveContents),
             };
         }
@@ -99,6 +140,19 @@ impl DiskSpec<'_> {
             Err(DiskError::BelowImage { size: self.size, image })
         } else if self.size > Self::MAX_SIZE {
             Err(DiskError::TooLarge(self.size))
+        } else {
+            self.writes.map_or(Ok(()), |writes| self.check_writes(writes))
+        }
+    }
+
+    /// Checks how much room there is for writes.
+    const fn check_writes(&self, writes: u64) -> Result<(), DiskError> {
+        if self.read_only {
+            Err(DiskError::WritesReadOnly)
+        } else if writes == 0 || !writes.is_multiple_of(Self::CLUSTER) {
+            Err(DiskError::Writes(writes))
+        } else if writes > self.size.next_multiple_of(Self::CLUSTER) {
+            Err(DiskError::WritesTooLarge { writes, size: self.size })
         } else {
             Ok(())
         }

@@ -28,7 +28,18 @@ pub enum DiskError {
     },
     /// It has this many bytes, more than any disk may have.
     TooLarge(u64),
-    /// The machine has it, and it has an image or a size.
+    /// There is room for writes, and it cannot be written.
+    WritesReadOnly,
+    /// There is room for this many bytes of writes, which are no whole clusters, or none.
+    Writes(u64),
+    /// There is room for more than the disk has.
+    WritesTooLarge {
+        /// The bytes of room.
+        writes: u64,
+        /// The disk's bytes.
+        size: u64,
+    },
+    /// The machine has it, and it has an image, a size or room for writes.
     DriveContents,
     /// It is behind a controller with this number, and numbers are below the second one.
     NoController(usize, usize),
@@ -56,7 +67,16 @@ impl fmt::Display for DiskError {
                 write!(f, "its {size} bytes are too many; give at most {} GiB", MAX_DISK >> 30)
             }
             Self::DriveContents => {
-                f.write_str("the machine has it, so it is as it is there; give it no image and no size")
+                f.write_str("the machine has it, so it is as it is there; give it no image, no size and no room for writes")
+            }
+            Self::WritesReadOnly => {
+                f.write_str("it is read-only and has room for writes; give it none, or let it be written")
+            }
+            Self::Writes(writes) => {
+                write!(f, "its room for writes, {writes} bytes, is no whole clusters; give a multiple of 4096")
+            }
+            Self::WritesTooLarge { writes, size } => {
+                write!(f, "its room for writes, {writes} bytes, is more than its {size}; give at most as many")
             }
             Self::NoController(number, most) => {
                 write!(f, "there is no disk controller {number}; numbers are below {most}")

@@ -41,7 +41,7 @@
 //!         service-3 { ...; vm = <0>; device = "entropy"; memory; };
 //!     };
 //!     disks {                            only if there are any
-//!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };
+//!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };      or writes = <u64>;
 //!         disk-1 { name = "data"; size = <0>; drive = "nvme"; number = <0>; partition = <2>; trusted; };
 //!     };
 //!     ports {                            only if there are any
@@ -91,7 +91,7 @@ mod xxh64;
 pub use check::validate;
 pub use choices::UnknownChoice;
 pub use cpus::CpuList;
-pub use disk::{DiskSpec, Drive, DriveKind, validate_disks};
+pub use disk::{DiskMemory, DiskSpec, Drive, DriveKind, validate_disks};
 pub use disk_error::{DiskError, DiskLabel};
 pub use error::{BundleError, Part};
 pub use machine::{Apic, Arm64, Format, Gic, Interrupts, Machine, Pc, Pmu, Pseries, TripleFault};

@@ -11,8 +11,10 @@ use crate::fields::{double_word, fields, flag, no_children, text, word};
 pub fn read_disk<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<DiskSpec<'a>, BundleError> {
     const MALFORMED: BundleError = BundleError::Malformed("a disk's description");
     no_children(node)?;
-    let [name, index, size, read_only, drive, number, partition, trusted] =
-        fields(node, ["name", "image", "size", "read-only", "drive", "number", "partition", "trusted"])?;
+    let [name, index, size, read_only, writes, drive, number, partition, trusted] = fields(
+        node,
+        ["name", "image", "size", "read-only", "writes", "drive", "number", "partition", "trusted"],
+    )?;
     let image = |index: &[u8]| {
         let index = word(index).ok_or(MALFORMED)? as usize;
         images.get(index).copied().ok_or(BundleError::Malformed("an image's index"))
@@ -22,6 +24,7 @@ pub fn read_disk<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<DiskSpec
         image: index.map(image).transpose()?,
         size: double_word(size.ok_or(MALFORMED)?)?,
         read_only: flag(read_only)?,
+        writes: writes.map(double_word).transpose()?,
         drive: read_drive(drive, [number, partition], flag(trusted)?)?,
     })
 }

@@ -270,6 +270,9 @@ fn describe_disk(fdt: &mut FdtWriter, disk: &DiskSpec<'_>, image: Option<u32>) -
     if disk.read_only {
         fdt.property_null("read-only")?;
     }
+    if let Some(writes) = disk.writes {
+        fdt.property_u64("writes", writes)?;
+    }
     if let Some(Drive { kind, number, partition, trusted }) = disk.drive {
         fdt.property_string("drive", kind.name())?;
         fdt.property_u32("number", number as u32)?;

@@ -10,9 +10,9 @@ use turnstile_bundle::{
 use turnstile_service::image::AARCH64;
 
 const ROOT: DiskSpec<'static> =
-    DiskSpec { name: "root", image: Some(b"image"), size: 512, read_only: false, drive: None };
+    DiskSpec { name: "root", image: Some(b"image"), size: 512, read_only: false, writes: None, drive: None };
 const TEXT: DiskSpec<'static> =
-    DiskSpec { name: "text", image: None, size: 1 << 38, read_only: true, drive: None };
+    DiskSpec { name: "text", image: None, size: 1 << 38, read_only: true, writes: None, drive: None };
 const NVME: Drive = Drive { kind: DriveKind::Nvme, number: 0, partition: None, trusted: true };
 
 /// A disk that the machine has.
@@ -45,6 +45,9 @@ fn disks_read_back() {
     let blob = write_with(&vms, &services, &[ROOT, TEXT], &[]).unwrap();
     let bundle = Bundle::parse(&blob).unwrap();
     assert_eq!(bundle.disks(), [ROOT, TEXT]);
+    let over = [DiskSpec { writes: Some(4096), ..ROOT }, DiskSpec { writes: None, ..TEXT }];
+    let blob_over = write_with(&vms, &[], &over, &[]).unwrap();
+    assert_eq!(Bundle::parse(&blob_over).unwrap().disks(), over);
     assert_eq!(bundle.services(), services);
     // Also without services, and what was read before is gone.
     let alone = write_with(&vms, &[], &[TEXT], &[]).unwrap();
@@ -66,8 +69,32 @@ fn wrong_disks_are_refused() {
     assert!(one(DiskSpec { image: Some(&[0; 513]), ..ROOT }).contains("do not hold its image's 513"));
     assert!(one(DiskSpec { size: (1 << 38) + 512, ..TEXT }).contains("at most 256 GiB"));
     assert!(one(DiskSpec { size: u64::MAX - 511, ..TEXT }).contains("at most 256 GiB"));
+    let over = |writes| DiskSpec { writes: Some(writes), size: 4608, ..ROOT };
+    assert!(
+        one(DiskSpec { read_only: true, ..over(4096) }).contains("it is read-only and has room for writes")
+    );
+    for writes in [0, 512, 4097] {
+        assert!(one(over(writes)).contains(&format!("{writes} bytes, is no whole clusters")));
+    }
+    assert!(one(over(8192 + 4096)).contains("12288 bytes, is more than its 4608"));
+    assert!(write_with(&vms, &[], &[over(8192)], &[]).is_ok(), "the last cluster is not whole");
     assert!(problem(&[ROOT, TEXT, ROOT]).contains("disk 0 has the same name"));
     assert_eq!(write_with(&vms, &[], &[ROOT; 17], &[]), Err(BundleError::TooManyDisks(17)));
+}
+
+/// What is written takes its room and four bytes for each cluster of that and of the disk.
+#[test]
+fn a_disk_says_what_memory_it_takes() {
+    let image = vec![1; 5 << 20];
+    let memory = |disk: DiskSpec<'_>| (disk.memory().own >> 20, disk.memory().shared >> 20);
+    let disk = DiskSpec { image: Some(&image), size: 9 << 20, ..ROOT };
+    assert_eq!(memory(disk), (10, 0));
+    assert_eq!(memory(DiskSpec { read_only: true, ..disk }), (0, 10));
+    assert_eq!(memory(DiskSpec { writes: Some(4 << 20), ..disk }), (6, 6));
+    // 2^19 + 2^20 entries.
+    let large = DiskSpec { image: None, size: 4 << 30, writes: Some(2 << 30), ..ROOT };
+    assert_eq!(memory(large), (2048 + 6, 0));
+    assert_eq!(memory(driven("root", NVME)), (0, 0));
 }
 
 #[test]
@@ -121,8 +148,12 @@ fn wrong_disks_of_the_machine_are_refused() {
         assert!(said.contains(&format!("no partition {partition}; numbers are from 1 to 128")), "{said}");
     }
     let root = driven("root", NVME);
-    for disk in [DiskSpec { size: 512, ..root }, DiskSpec { image: Some(b"image"), ..root }] {
-        assert!(problem(&[disk]).contains("give it no image and no size"));
+    for disk in [
+        DiskSpec { size: 512, ..root },
+        DiskSpec { image: Some(b"image"), ..root },
+        DiskSpec { writes: Some(4096), ..root },
+    ] {
+        assert!(problem(&[disk]).contains("give it no image, no size and no room for writes"));
     }
     let other = driven("other", Drive { partition: Some(2), ..NVME });
     let same = problem(&[TEXT, root, other]);
@@ -161,7 +192,13 @@ fn hostile_descriptions_of_disks_are_refused() {
     let (vms, program) = ([vm("a", &[0])], program(AARCH64));
     let here = driven("here", Drive { partition: Some(2), ..NVME });
     let services = [service(&program, "root", 0, 0), service(&program, "here", 0, 2)];
-    let blob = write_with(&vms, &services, &[ROOT, TEXT, here], &[]).unwrap();
+    let blob = write_with(
+        &vms,
+        &services,
+        &[ROOT, TEXT, here, DiskSpec { name: "over", writes: Some(4096), ..ROOT }],
+        &[],
+    )
+    .unwrap();
     let read = read_damaged(&blob, b"vms\0", &[0, 2, 3, 9, u32::MAX]);
     assert!(read > 10, "{read} read");
 }

@@ -85,7 +85,7 @@ fn an_uplink_is_a_networks_and_nobody_elses() {
 #[test]
 fn wrong_networks_are_refused() {
     let (mut vms, program) = (["a", "b"].map(vm), program(AARCH64));
-    let disk = DiskSpec { name: "root", image: None, size: 512, read_only: false, drive: None };
+    let disk = DiskSpec { name: "root", image: None, size: 512, read_only: false, writes: None, drive: None };
     let lan = network(&program, "lan");
     let problem = |service: ServiceSpec<'_>| {
         let written = write_with(&vms, &[service], &[disk], &[port(0, 0), port(0, 1)]);

@@ -39,7 +39,9 @@ pub enum Kind {
     /// A piece of a member's memory: its number, with the member as in a device's number, its guest physical address, its size in
     /// bytes, and where it is in the service's address space. Behind the pieces, with [`DISK`] as the number, perhaps with
     /// [`READ_ONLY`], the memory of its disk: its size in bytes, where it is in the service's address space, and the disk's name in
-    /// two words, the first character in the lowest byte, zeros behind it. This event, before all others of a member, and those with
+    /// two words, the first character in the lowest byte, zeros behind it. If that is what is written over an image, the same number with
+    /// [`IMAGE`] comes behind it: the bytes of the image, where they are in the service's address space (nowhere, if there are none), the
+    /// bytes of the disk, and the room for what is written, in bytes. This event, before all others of a member, and those with
     /// higher numbers are of its life, or of the machine's device; the others are of what it does.
     Memory = 8,
     /// The first event of a member but for [`Kind::Memory`], after its VM or the service was started, or because the service had
@@ -158,6 +160,11 @@ pub const DISK: u64 = 1 << 63;
 
 /// The disk cannot be written.
 pub const READ_ONLY: u64 = 1;
+
+/// In the number of a [`Kind::Memory`] with [`DISK`]: it is the image of a disk whose own memory has what was written over it. That
+/// memory has, one behind the other, the room for what is written, four bytes for each 4096 of that, and four bytes for each 4096 of the disk.
+/// It is zeros before its first use.
+pub const IMAGE: u64 = 2;
 
 /// The part of a [`Kind::Device`] that is its configuration space as the hypervisor has found it and set it up: a copy that cannot be written,
 /// 256 bytes or 4096 (PCI Local Bus Specification 3.0, section 6.1).

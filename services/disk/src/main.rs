@@ -6,16 +6,13 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-mod model;
-
 #[cfg(test)]
 mod tests;
 
-use turnstile_block::ram::{Image, Store};
+use turnstile_block::ram::{Image, RamDisk, Store};
+use turnstile_service_block::{Disk, QUEUES, VECTORS};
 use turnstile_service_rt::{Answer, Attach, Doorbells, Event, GuestRings, Service, Storage, kept, service};
 use turnstile_service_virtio::{Runtime, Virtio, answered, doorbells, words};
-
-use model::{Disk, QUEUES, VECTORS};
 
 kept! {
     /// The state of the function.
@@ -48,19 +45,19 @@ impl Store for Bytes {
     }
 }
 
-struct Function(Virtio<QUEUES, VECTORS, Disk<Bytes, GuestRings>>);
+struct Function(Virtio<QUEUES, VECTORS, Disk<RamDisk<Bytes>, GuestRings>>);
 
 service!(Function);
 
 impl Service for Function {
-    const NEW: Self = Self(Virtio::new(Disk::new(Bytes(None))));
+    const NEW: Self = Self(Virtio::new(Disk::new(RamDisk::new(Bytes(None)))));
     const DOORBELLS: Doorbells = doorbells(QUEUES as u32);
 
     fn attach(&mut self, Attach { kept, bars, .. }: Attach) -> Answer {
         let storage = Storage::take();
         let (name, writable) =
             storage.as_ref().map_or(([0; 16], false), |storage| (storage.name(), storage.is_writable()));
-        self.0.model.insert(Bytes(storage), name, writable);
+        self.0.model.insert(RamDisk::new(Bytes(storage)), name, writable);
         answered(self.0.attach(&WORLD, kept, bars))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! A program implements [`Service`] and names its type in [`service!`]. It needs no `unsafe`. Its state is in the one value of
 //! that type, which it finds as it has left it until it crashes, or its VM starts anew. What has to survive a crash is in
-//! [`kept!`]. [`GuestMemory`] is the memory of its VM, or of one of its members, and [`Storage`] that of its disk, if it has them. [`Device`] is the machine's device
+//! [`kept!`]. [`GuestMemory`] is the memory of its VM, or of one of its members, and [`Storage`] that of its disk, or [`Layers`] if that is over an image, if it has them. [`Device`] is the machine's device
 //! that it drives. A service has no FP or vector registers, no threads and no heap.
 //!
 //! On a machine with an operating system, where the tests of programs run, calls do nothing and return zero.
@@ -20,6 +20,7 @@ mod entry;
 mod event;
 mod fruitless;
 mod kept;
+mod layers;
 mod memory;
 #[cfg(target_os = "none")]
 mod panic;
@@ -33,6 +34,7 @@ pub use device::{Device, DeviceMemory, Registers};
 pub use event::{Characters, Event};
 pub use fruitless::Fruitless;
 pub use kept::Kept;
+pub use layers::Layers;
 pub use memory::{GuestMemory, Memory, Outside};
 pub use rings::GuestRings;
 pub use service::{Attach, Service};

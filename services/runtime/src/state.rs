@@ -3,11 +3,14 @@
 
 use core::cell::UnsafeCell;
 
-use turnstile_service::abi::{Answer, DEVICE_GUARDED, DEVICE_MEMORY, DEVICE_READY, DISK, Kind, REGISTERS};
+use turnstile_service::abi::{
+    Answer, DEVICE_GUARDED, DEVICE_MEMORY, DEVICE_READY, DISK, IMAGE, Kind, REGISTERS,
+};
 
 use crate::calls::done;
 use crate::device;
 use crate::event::Event;
+use crate::layers;
 use crate::memory;
 use crate::service::{Attach, Service};
 use crate::storage;
@@ -66,9 +69,10 @@ fn detach<S: Service>(service: &mut S, member: u64) -> Answer {
 }
 
 fn remember([_, number, a, b, c, d]: [u64; REGISTERS]) -> Answer {
-    match number & DISK {
-        0 => memory::attach([number, a, b, c]),
-        _ => storage::attach([number, a, b, c, d]),
+    match (number & DISK, number & IMAGE) {
+        (0, _) => memory::attach([number, a, b, c]),
+        (_, 0) => storage::attach([number, a, b, c, d]),
+        _ => layers::attach([a, b, c, d]),
     }
     Answer::default()
 }

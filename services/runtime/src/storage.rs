@@ -3,7 +3,7 @@
 
 use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use core::slice::{from_raw_parts, from_raw_parts_mut};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use turnstile_service::abi::{READ_ONLY, REGISTERS};
 
@@ -55,6 +55,15 @@ impl Storage {
         core::array::from_fn(|at| if at < 8 { first[at] } else { second[at - 8] })
     }
 
+    /// Gives it up for its address, if that is a word's and so many bytes are there.
+    pub(crate) const fn into_address_of(self, end: usize) -> Option<usize> {
+        if end <= self.size && self.address.is_multiple_of(align_of::<AtomicU32>()) {
+            Some(self.address)
+        } else {
+            None
+        }
+    }
+
     /// All bytes.
     #[inline(always)] // Two moves.
     pub fn bytes(&self) -> &[u8] {
@@ -98,5 +107,46 @@ mod tests {
             attach([0, size, address, 0, 0]);
             assert!(Storage::take().is_none());
         }
+        layers_are_there_once();
+    }
+
+    /// Memory for a disk of 3 clusters, of which two can be written.
+    #[repr(align(4096))]
+    struct Own([u8; 8192 + 4 * 5]);
+
+    fn layers_are_there_once() {
+        use crate::layers::{self, Layers};
+
+        let own = Box::leak(Box::new(Own([0; _])));
+        own.0[8192 + 8] = 7;
+        let address = (&raw mut own.0).expose_provenance() as u64;
+        let image: &'static [u8] = vec![5; 700].leak();
+        let place = image.as_ptr().expose_provenance() as u64;
+        let name = [u64::from_le_bytes(*b"overlay\0"), 0];
+        let take = |flags, size, address, over| {
+            attach([flags, size, address, name[0], name[1]]);
+            layers::attach(over);
+            Layers::take()
+        };
+        let size = size_of_val(&own.0) as u64;
+        let over = [700, place, 512 * 17, 8192];
+        for (flags, size, address, over) in [
+            (READ_ONLY, size, address, over),
+            (0, size - 1, address, over),
+            (0, size - 2, address + 2, over),
+            (0, size, address, [700, place, 512 * 25, 8192]),
+            (0, size, address, [700, place, u64::MAX, 8192]),
+            (0, size, address, [700, place, 512 * 17, u64::MAX]),
+            (0, size, address, [0; 4]),
+        ] {
+            assert!(take(flags, size, address, over).is_none(), "{flags} {size} {address} {over:?}");
+        }
+        let layers = take(0, size, address, over).unwrap();
+        assert!(Layers::take().is_none(), "they are taken");
+        assert_eq!((&layers.name, layers.size), (b"overlay\0\0\0\0\0\0\0\0\0", 512 * 17));
+        assert_eq!((layers.image, layers.store.len(), layers.owners.len()), (image, 8192, 2));
+        assert_eq!(layers.map.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>(), [7, 0, 0]);
+        let layers = take(0, size, address, [0, 0, 512 * 17, 8192]).unwrap();
+        assert!(layers.image.is_empty());
     }
 }

@@ -14,11 +14,12 @@ use super::service::{Draft, Runs};
 use super::size::show_size;
 use super::{Surroundings, Vm, vm};
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "name",
     "image",
     "size",
     "read-only",
+    "writes",
     "device",
     "partition",
     "trusted",
@@ -43,6 +44,8 @@ pub struct Disk {
     pub size: Option<At<u64>>,
     /// Whether it cannot be written.
     pub read_only: bool,
+    /// How much room there is for what is written over the image, which stays as it is.
+    pub writes: Option<At<u64>>,
     /// The controller that it is behind, if the machine has it.
     pub device: Option<At<Device>>,
     /// How its services run.
@@ -86,6 +89,7 @@ pub fn read(
     let file = file(image.as_ref(), name.as_ref().map_or("", |name| &name.value), surroundings);
     let device = device::read(&mut reader, file);
     let read_only = reader.boolean("read-only").is_some_and(|at| at.value);
+    let writes = read_writes(&mut reader, has(&["device"]), read_only);
     let runs = Runs::read(&mut reader, LIMIT);
     if let (Some(Some(device)), Some(runs)) = (&device, &runs)
         && runs.limit < LIMIT
@@ -93,7 +97,7 @@ pub fn read(
         let what = "a disk controller that begins may take up to 50 ms for an event";
         reader.problem(device.span.clone(), what, "leave `time-limit` out, or give \"100ms\" or more");
     }
-    Some(Disk { name: name?, image, size, read_only, device: device?, runs: runs? })
+    Some(Disk { name: name?, image, size, read_only, writes, device: device?, runs: runs? })
 }
 
 /// Returns the file that QEMU has behind the controller of a disk: that of its image, or one beside the configuration.
@@ -134,6 +138,22 @@ fn read_size(reader: &mut Reader<'_, '_>, is_file: bool) -> Option<At<u64>> {
         bytes => format!("{} are too large for a disk in {place}", show_size(bytes)),
     };
     reader.problem(size.span, what, format!("give 1KiB to {}", show_size(most)));
+    None
+}
+
+/// Reads how much room there is for what is written; `None` if nothing is said, or a disk like this has no such room.
+fn read_writes(reader: &mut Reader<'_, '_>, is_driven: bool, read_only: bool) -> Option<At<u64>> {
+    let writes = reader.size("writes")?;
+    let (what, help) = if is_driven {
+        ("what is written to a disk of the machine is in that disk", "take `writes` out")
+    } else if read_only {
+        ("nothing is written to a disk that is read-only", "take `writes` or `read-only` out")
+    } else if writes.value == 0 || !writes.value.is_multiple_of(DiskSpec::CLUSTER) {
+        ("what is written takes whole clusters of 4KiB", "give a multiple of 4KiB, such as \"256MiB\"")
+    } else {
+        return Some(writes);
+    };
+    reader.problem(writes.span, what, help);
     None
 }
 
@@ -208,6 +228,10 @@ fn find(disks: &[Disk], vms: &[Vm], index: usize, place: usize) -> Result<Option
         return Err((what, "give the disk or the VM a shorter name".to_owned()));
     }
     let service = At::new(service, wanted.span.clone());
-    let program = if disk.device.is_some() { "drive" } else { "disk" };
+    let program = match (&disk.device, &disk.writes) {
+        (Some(_), _) => "drive",
+        (None, Some(_)) => "overlay",
+        (None, None) => "disk",
+    };
     Ok(Some(Draft::of_disk(service, number, program, disk.runs.clone(), &vm.name.value)))
 }

@@ -90,6 +90,7 @@ mod tests {
             image: image.map(|path| At::new(DiskSource::File(path), 1..2)),
             size: size.map(|size| At::new(size, 2..3)),
             read_only: false,
+            writes: None,
             device: None,
             runs: Runs { limit: 1, beside_realtime: false, cpu: None },
         }

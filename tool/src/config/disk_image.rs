@@ -27,6 +27,18 @@ pub struct DiskImage {
     pub size: u64,
 }
 
+impl DiskImage {
+    /// Has an image that another disk has, too, once.
+    pub fn share(&mut self, others: &[Self]) {
+        if let Some(image) = &mut self.image
+            && let Some(same) =
+                others.iter().filter_map(|other| other.image.as_ref()).find(|other| *other == image)
+        {
+            *image = same.clone();
+        }
+    }
+}
+
 /// Reads the image of a disk in memory; of one that the machine has its file is judged. `server` is where `debian:server` is, if it has been made.
 pub fn load(disk: &Disk, server: Option<&Path>) -> Result<DiskImage, Problem> {
     if let Some(device) = &disk.device {
@@ -39,7 +51,12 @@ pub fn load(disk: &Disk, server: Option<&Path>) -> Result<DiskImage, Problem> {
         DiskSource::Server => Some((image, server?)),
     });
     let Some((image, path)) = file else {
-        return Ok(DiskImage { image: None, size: written.unwrap_or(0) });
+        let size = written.unwrap_or(0);
+        // The image that the tool makes is not there yet.
+        if disk.image.is_none() {
+            check_writes(disk, size)?;
+        }
+        return Ok(DiskImage { image: None, size });
     };
     let Contents { bytes, size } =
         contents(path).map_err(|(what, help)| Problem::new(image.span.clone(), what, help))?;
@@ -52,9 +69,22 @@ pub fn load(disk: &Disk, server: Option<&Path>) -> Result<DiskImage, Problem> {
         }
         size => {
             let size = size.as_ref().map_or(length, |size| size.value);
+            check_writes(disk, size)?;
             Ok(DiskImage { image: (!bytes.is_empty()).then(|| bytes.into()), size })
         }
     }
+}
+
+/// Checks that there is not more room for writes than a disk of so many bytes has.
+fn check_writes(disk: &Disk, size: u64) -> Result<(), Problem> {
+    let most = size.next_multiple_of(DiskSpec::CLUSTER);
+    let Some(writes) = disk.writes.as_ref().filter(|writes| writes.value > most) else { return Ok(()) };
+    let what = format!("{} for writes are more than the disk has", show_size(writes.value));
+    let help = format!(
+        "give at most {}, or leave `writes` out: then the disk is a copy of its image",
+        show_size(most)
+    );
+    Err(Problem::new(writes.span.clone(), what, help))
 }
 
 /// Reads an image of any format; or says what is wrong, and what helps.
@@ -121,6 +151,7 @@ mod tests {
                 image: Some(At::new(DiskSource::File(path.clone()), 1..2)),
                 size: size.map(|size| At::new(size, 2..3)),
                 read_only: false,
+                writes: None,
                 device: None,
                 runs: Runs { limit: 1, beside_realtime: false, cpu: None },
             };
@@ -162,12 +193,36 @@ mod tests {
             image: Some(At::new(DiskSource::File(path), 1..2)),
             size: None,
             read_only: false,
+            writes: None,
             device: None,
             runs: Runs { limit: 1, beside_realtime: false, cpu: None },
         };
         let problem = load(&none, None).unwrap_err();
         assert!(problem.what.contains("cannot be read") && problem.help.contains("relative"), "{problem:?}");
+        let room = |size, writes| {
+            let writes = Some(At::new(writes, 3..4));
+            let disk = Disk { image: None, size: Some(At::new(size, 2..3)), writes, ..none.clone() };
+            load(&disk, None).map(|disk| disk.size).map_err(|problem| (problem.span.start, problem.help))
+        };
+        assert_eq!([room(4608, 8192), room(1 << 20, 4096)], [Ok(4608), Ok(1 << 20)]);
+        let (place, help) = room(8192, 12288).unwrap_err();
+        assert!(place == 3 && help.contains("at most 8KiB"), "{help}");
         let zeros = Disk { image: None, size: Some(At::new(4096, 2..3)), ..none };
         assert_eq!(load(&zeros, None).map(|disk| (disk.image.is_none(), disk.size)), Ok((true, 4096)));
+    }
+
+    #[test]
+    fn equal_images_are_there_once() {
+        let disk = |bytes: &[u8]| DiskImage { image: Some(bytes.into()), size: 512 };
+        let disks = [disk(b"one"), disk(b"two")];
+        let place = |disk: &DiskImage| disk.image.as_ref().unwrap().as_ptr();
+        let [mut two, mut other] = [disk(b"two"), disk(b"other")];
+        two.share(&disks);
+        other.share(&disks);
+        assert_eq!(place(&two), place(&disks[1]));
+        assert_eq!(other.image.as_deref(), Some(&b"other"[..]));
+        let mut zeros = DiskImage { image: None, size: 512 };
+        zeros.share(&disks);
+        assert!(zeros.image.is_none());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads the kernels and initrds that a configuration names, and judges them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -29,8 +29,6 @@ pub const HYPERVISOR_MEMORY: u64 = 128 << 20;
 const MAX_IMAGE: u64 = 4 << 30;
 /// The longest ELF file of a service that is read: most of it may be information for debuggers.
 const MAX_PROGRAM: u64 = 64 << 20;
-/// The memory of a disk is a multiple of this.
-const DISK_UNIT: u64 = 2 << 20;
 /// Computed sizes of machines are multiples of this.
 const MEMORY_STEP: u64 = 256 << 20;
 
@@ -81,10 +79,13 @@ pub fn load(
     }
     let server = loader.server(config)?;
     let mut problems = loader.problems;
-    let mut disks = Vec::new();
+    let mut disks: Vec<DiskImage> = Vec::new();
     for disk in &config.disks {
         match disk_image::load(disk, server.as_deref()) {
-            Ok(disk) => disks.push(disk),
+            Ok(mut disk) => {
+                disk.share(&disks);
+                disks.push(disk);
+            }
             Err(problem) => problems.push(problem),
         }
     }
@@ -329,7 +330,7 @@ impl Images {
         let Some(memory) = &config.machine.memory else { return };
         let need = self.needed(config);
         if memory.value < need {
-            let guests = guests(config) + self.disks();
+            let guests = guests(config) + self.disk_memory(config);
             let what = format!(
                 "the machine's {} do not hold {} for the VMs{} and {} for their images and the hypervisor",
                 show_size(memory.value),
@@ -342,18 +343,57 @@ impl Images {
         }
     }
 
-    /// The bytes of memory of all disks.
-    fn disks(&self) -> u64 {
-        self.disks.iter().map(|disk| disk.size.next_multiple_of(DISK_UNIT)).sum()
+    /// The bytes of memory of all disks. What is only read is there once for each image.
+    fn disk_memory(&self, config: &Config) -> u64 {
+        let mut shared = HashSet::new();
+        let mut bytes = 0;
+        for disk in self.disk_specs(config) {
+            let memory = disk.memory();
+            bytes += memory.own;
+            if shared.insert((disk.image.map(<[u8]>::as_ptr), memory.shared)) {
+                bytes += memory.shared;
+            }
+        }
+        bytes
+    }
+
+    /// The bytes of the disks' images, as the bundle has them: each once.
+    fn contents(&self) -> u64 {
+        let images = self.disks.iter().filter_map(|disk| disk.image.as_deref());
+        images
+            .map(|image| (image.as_ptr(), image.len() as u64))
+            .collect::<HashSet<_>>()
+            .iter()
+            .map(|image| image.1)
+            .sum()
+    }
+
+    /// Describes the disks.
+    fn disk_specs<'a>(&'a self, config: &'a Config) -> Vec<DiskSpec<'a>> {
+        let disks = config.disks.iter().zip(&self.disks);
+        disks
+            .map(|(disk, contents)| DiskSpec {
+                name: &disk.name.value,
+                image: contents.image.as_deref(),
+                size: contents.size,
+                read_only: disk.read_only,
+                writes: disk.writes.as_ref().map(|writes| writes.value),
+                drive: disk.device.as_ref().map(|device| device.value.drive),
+            })
+            .collect()
     }
 
     /// The memory that the machine must have, in bytes.
     fn needed(&self, config: &Config) -> u64 {
         let length = |image: &Option<Rc<[u8]>>| image.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let bundle: u64 = self.vms.iter().map(|vm| length(&vm.kernel) + length(&vm.initrd)).sum();
-        let contents: u64 = self.disks.iter().map(|disk| length(&disk.image)).sum();
         let programs: u64 = self.services.iter().map(length).sum();
-        let sum = guests(config) + self.disks() + bundle + programs + contents + HYPERVISOR_MEMORY;
+        let sum = guests(config)
+            + self.disk_memory(config)
+            + bundle
+            + programs
+            + self.contents()
+            + HYPERVISOR_MEMORY;
         let sum = sum.next_multiple_of(2 << 20);
         match config.machine.board.firmware_memory() {
             None => sum,
@@ -399,19 +439,7 @@ impl Images {
                 cpu: service.cpu,
             });
         }
-        let disks: Vec<_> = config
-            .disks
-            .iter()
-            .zip(&self.disks)
-            .map(|(disk, contents)| DiskSpec {
-                name: &disk.name.value,
-                image: contents.image.as_deref(),
-                size: contents.size,
-                read_only: disk.read_only,
-                drive: disk.device.as_ref().map(|device| device.value.drive),
-            })
-            .collect();
-        turnstile_bundle::write_with(&specs, &services, &disks, &config.ports)
+        turnstile_bundle::write_with(&specs, &services, &self.disk_specs(config), &config.ports)
             .context(|| "cannot write the bundle".into())
     }
 }

@@ -367,9 +367,7 @@ impl<S: Space> Service<S> {
             // SAFETY: the caller's promise; its memory has been begun.
             unsafe { self.first(&Event::new(Kind::Memory, [number, guest, size, address, 0]), meanwhile)? };
         }
-        if let Some(Storage { window, size, name: [first, second] }) = reached.storage {
-            let flags = if window.read_only { abi::READ_ONLY } else { 0 };
-            let event = Event::new(Kind::Memory, [abi::DISK | flags, size, window.address, first, second]);
+        for event in reached.storage.iter().flat_map(Storage::events) {
             // SAFETY: as above.
             unsafe { self.first(&event, meanwhile)? };
         }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a service needs: of an architecture, the CPU's own part of it; of the hypervisor, what its calls reach.
 
+use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_service::abi::{self, Answer, Call, Event};
+use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 
 use crate::memory::Error;
 
@@ -45,6 +46,50 @@ pub struct Storage {
     pub size: u64,
     /// The disk's name, the first character in the lowest byte.
     pub name: [u64; 2],
+    /// The image of the disk, if this is what is written over it.
+    pub over: Option<Over>,
+}
+
+/// The image of a disk, over which is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Over {
+    /// Where the image is, whole pages that cannot be written; `None` if all is zero.
+    pub window: Option<Window>,
+    /// How many bytes of that the image has.
+    pub length: u64,
+    /// How many bytes the disk has.
+    pub disk: u64,
+    /// How many bytes of room there are for what is written.
+    pub room: u64,
+}
+
+impl Storage {
+    /// Returns the windows that it takes.
+    pub(super) fn windows(&self) -> impl Iterator<Item = Window> + use<> {
+        [Some(self.window), self.over.and_then(|over| over.window)].into_iter().flatten()
+    }
+
+    /// Takes its windows, as they are mapped, out of a list whose last ones they are.
+    pub(super) fn take_windows(&mut self, windows: &mut Vec<Window>) {
+        let image = self.over.as_mut().and_then(|over| over.window.as_mut());
+        for window in image.into_iter().chain([&mut self.window]) {
+            if let Some(mapped) = windows.pop() {
+                *window = mapped;
+            }
+        }
+    }
+
+    /// Returns the events by which a program gets to know it.
+    pub(super) fn events(&self) -> impl Iterator<Item = Event> + use<> {
+        let Self { window, size, name: [first, second], over } = *self;
+        let flags = if window.read_only { abi::READ_ONLY } else { 0 };
+        let own = Event::new(Kind::Memory, [abi::DISK | flags, size, window.address, first, second]);
+        let over = over.map(|Over { window, length, disk, room }| {
+            let place = window.map_or(0, |window| window.address);
+            Event::new(Kind::Memory, [abi::DISK | abi::IMAGE, length, place, disk, room])
+        });
+        [Some(own), over].into_iter().flatten()
+    }
 }
 
 /// The address space of a service, its registers, and the way in and out.

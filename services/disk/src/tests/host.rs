@@ -3,14 +3,14 @@
 
 use std::cell::{Cell, RefCell};
 
-use turnstile_block::ram::{Image, Store};
+use turnstile_block::ram::{Image, RamDisk, Store};
 use turnstile_pci::msix::Message;
 use turnstile_rig::{BlockDriver, Computer, DOORBELL, ECAM, Fuse, Ram, Random, WINDOW};
+use turnstile_service_block::{Disk, QUEUES, VECTORS};
 use turnstile_service_rt::{AGAIN, BARS, CONFIGURATION, Event, Service};
 use turnstile_service_virtio::{Virtio, World};
 
 use crate::Function;
-use crate::model::{Disk, QUEUES, VECTORS};
 
 /// Bytes of the VM's memory.
 pub const MEMORY: usize = 0x80_0000;
@@ -103,7 +103,7 @@ impl World for Board {
     }
 }
 
-type Device = Virtio<QUEUES, VECTORS, Disk<Bytes>>;
+type Device = Virtio<QUEUES, VECTORS, Disk<RamDisk<Bytes>>>;
 
 /// A hypervisor with one VM and its disk.
 pub struct Host {
@@ -139,10 +139,11 @@ impl Host {
     /// Begins a life of the service, until one gets so far.
     fn begin(&mut self, mut bytes: Bytes, mut kept: bool) {
         loop {
-            let mut device = Device::new(Disk::new(bytes));
+            let mut device = Device::new(Disk::new(RamDisk::new(bytes)));
             let fuse = self.board.fuse.clone();
-            let store = std::mem::replace(&mut device, Device::new(Disk::new(Bytes(Vec::new(), fuse))));
-            device.model.insert(store.model.into_store(), *b"root\0\0\0\0\0\0\0\0\0\0\0\0", self.writable);
+            let store =
+                std::mem::replace(&mut device, Device::new(Disk::new(RamDisk::new(Bytes(Vec::new(), fuse)))));
+            device.model.insert(store.model.into_disk(), *b"root\0\0\0\0\0\0\0\0\0\0\0\0", self.writable);
             self.arm();
             let answer = device.attach(&self.board, kept, FIRMWARE);
             if !self.is_dead() {
@@ -150,7 +151,7 @@ impl Host {
                 self.device = Some(device);
                 return;
             }
-            bytes = device.model.into_store();
+            bytes = device.model.into_disk().into_store();
             kept = true;
         }
     }
@@ -186,7 +187,7 @@ impl Host {
                 self.device = Some(device);
                 return answer.value;
             }
-            self.begin(device.model.into_store(), true);
+            self.begin(device.model.into_disk().into_store(), true);
         }
     }
 
@@ -194,7 +195,7 @@ impl Host {
     pub fn kill(&mut self) {
         let device = self.device.take().expect("it lives");
         self.deaths += 1;
-        self.begin(device.model.into_store(), true);
+        self.begin(device.model.into_disk().into_store(), true);
     }
 
     /// The alarm, if the service wants it.
@@ -219,7 +220,7 @@ impl Host {
 
     /// The disk.
     pub fn disk(self) -> Vec<u8> {
-        self.device.expect("it lives").model.into_store().0
+        self.device.expect("it lives").model.into_disk().into_store().0
     }
 }
 

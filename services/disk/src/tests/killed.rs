@@ -5,7 +5,7 @@ use turnstile_rig::{ACCEPTED, Random, request};
 use turnstile_virtio::config::{BlockRange, BlockRequest};
 
 use super::host::{Host, probe};
-use crate::model::QUEUES;
+use turnstile_service_block::QUEUES;
 
 /// Sectors of the disk that belong to each queue: whoever asks two queues for the same ones knows no order.
 const SHARE: u64 = 64;

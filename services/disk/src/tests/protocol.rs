@@ -8,7 +8,7 @@ use turnstile_virtio::features::Features;
 
 use super::host::{FIRMWARE, Host, MEMORY, OTHER, probe};
 use crate::Function;
-use crate::model::QUEUES;
+use turnstile_service_block::QUEUES;
 
 const SECTORS: u64 = 512;
 

@@ -55,6 +55,41 @@ fn a_disk_may_have_debians_image() {
 }
 
 #[test]
+fn disks_over_an_image_are_another_program() {
+    let over = |more: &str| format!("[[disk]]\nname = \"root\"\nimage = \"root.img\"\n{more}");
+    let config = parse_text(&with("\"root\"", &over("writes = \"64MiB\"\n"))).unwrap();
+    assert_eq!(config.disks[0].writes.as_ref().unwrap().value, 64 << 20);
+    assert_eq!(config.services[0].program.value, Program::Ours("overlay".into()));
+    let config = parse_text(&with("\"root\"", &over(""))).unwrap();
+    assert_eq!(
+        (&config.disks[0].writes, &config.services[0].program.value),
+        (&None, &Program::Ours("disk".into()))
+    );
+    for (writes, more, what, help) in [
+        ("0MiB", "", "whole clusters of 4KiB", "a multiple of 4KiB"),
+        ("6KiB", "", "whole clusters of 4KiB", "a multiple of 4KiB"),
+        ("1MB", "", "is not a size", "1MiB"),
+        ("1MiB", "read-only = true\n", "read-only", "take `writes` or `read-only` out"),
+        (
+            "1MiB",
+            "device = \"nvme0\"\ntrusted = true\n",
+            "of the machine is in that disk",
+            "take `writes` out",
+        ),
+    ] {
+        let place = format!("\"{writes}\"");
+        expect(&with("\"root\"", &over(&format!("writes = {place}\n{more}"))), &[(&place, what, help)]);
+    }
+    // Two VMs that write have a disk each.
+    let two =
+        format!("{}{}", vms(&["disks = [\"root\"]", "disks = [\"root\"]"]), over("writes = \"1MiB\"\n"));
+    expect(
+        &two,
+        &[("\"root\"", "the VM `a` has the disk `root` already, and writes it", "its own [[disk]]")],
+    );
+}
+
+#[test]
 fn disks_do_not_keep_realtime_vms_waiting() {
     let text =
         format!("{}{ROOT}", vms(&[&format!("{SHARED}disks = [\"root\"]"), &format!("{SHARED}realtime = 5")]));

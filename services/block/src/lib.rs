@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The block device: queues of requests to one disk.
+//! The block device of disks in memory, of whatever kind: queues of requests to one disk. The programs `disk` and `overlay` have it.
+#![no_std]
+#![forbid(unsafe_code)]
 
-use turnstile_block::disk::Disk as _;
+use turnstile_block::disk::{self, DiskFor};
 use turnstile_block::queue::{self, Queue};
-use turnstile_block::ram::{RamDisk, Store};
 use turnstile_block::request::{Budget, Fault};
 use turnstile_block::settings::{Rules, Settings};
 use turnstile_service_virtio::{Broken, Model, Rest, Served, Serves};
@@ -25,32 +26,38 @@ const SIZE: u16 = 128;
 const BUFFERS: usize = 128;
 
 /// A disk and its queues.
-pub struct Disk<S, R = Layout> {
-    disk: RamDisk<S>,
+pub struct Disk<D, R = Layout> {
+    disk: D,
     settings: Settings,
     rules: Rules,
     queues: [Option<Queue<BUFFERS, R>>; QUEUES],
 }
 
-impl<S: Store, R> Disk<S, R> {
+impl<D, R> Disk<D, R> {
     /// Makes a disk without a name that cannot be written.
-    pub const fn new(store: S) -> Self {
+    pub const fn new(disk: D) -> Self {
         let settings = settings([0; 20], false);
         let rules = Rules { read_only: true, through: true, discards: false, id: [0; 20] };
-        Self { disk: RamDisk::new(store), settings, rules, queues: [const { None }; QUEUES] }
+        Self { disk, settings, rules, queues: [const { None }; QUEUES] }
     }
 
     /// Puts in another disk. No queue may be there.
-    pub fn insert(&mut self, store: S, name: [u8; 16], writable: bool) {
+    pub fn insert(&mut self, disk: D, name: [u8; 16], writable: bool) {
         let mut id = [0; 20];
         id.iter_mut().zip(name).for_each(|(to, from)| *to = from);
-        self.disk = RamDisk::new(store);
+        self.disk = disk;
         self.settings = settings(id, writable);
     }
 
-    #[cfg(test)]
-    pub fn into_store(self) -> S {
-        self.disk.into_store()
+    /// Returns the disk.
+    #[inline(always)] // A reference.
+    pub const fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    /// Takes the disk out of the device.
+    pub fn into_disk(self) -> D {
+        self.disk
     }
 }
 
@@ -70,7 +77,7 @@ const fn settings(id: [u8; 20], writable: bool) -> Settings {
     }
 }
 
-impl<S: Store + 'static, R: Copy + 'static> Model<QUEUES> for Disk<S, R> {
+impl<D: disk::Disk + 'static, R: Copy + 'static> Model<QUEUES> for Disk<D, R> {
     type Configuration = Block;
     const KIND: Kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: false };
     const SIZES: [u16; QUEUES] = [SIZE; QUEUES];
@@ -103,7 +110,7 @@ impl<S: Store + 'static, R: Copy + 'static> Model<QUEUES> for Disk<S, R> {
     }
 }
 
-impl<M: Memory, S: Store + 'static, R: Rings<M> + Copy + 'static> Serves<QUEUES, M> for Disk<S, R> {
+impl<M: Memory, D: DiskFor<M> + 'static, R: Rings<M> + Copy + 'static> Serves<QUEUES, M> for Disk<D, R> {
     fn begin(
         &mut self,
         number: u16,
