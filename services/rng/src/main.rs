@@ -18,12 +18,12 @@ use model::{Entropy, Generator, QUEUES, VECTORS};
 
 kept! {
     /// The state of the function.
-    static KEPT: Kept<35>;
+    static KEPT: Kept<41>;
 }
 
-const _: () = assert!(words::<QUEUES, VECTORS>() == 35, "the words of a function");
+const _: () = assert!(words::<QUEUES, VECTORS>() == 41, "the words of a function");
 
-static WORLD: Runtime<35> = Runtime::own(&KEPT);
+static WORLD: Runtime<41> = Runtime::own(&KEPT);
 
 /// The CPU's generator.
 struct Cpu;

@@ -17,8 +17,9 @@ pub const QUEUES: usize = 1;
 pub const VECTORS: usize = QUEUES + 1;
 /// Descriptors of the queue.
 const SIZE: u16 = 16;
-/// What a request takes of a budget, whose unit is about a byte that is copied: each word is a call, and a CPU's generator is slow.
-const COST: u32 = 8 << 10;
+/// What a request takes of a budget, whose unit is about a byte that is copied: it may be 32 calls, each of which waits for a generator
+/// that many CPUs have only one of.
+const COST: u32 = 32 << 10;
 
 /// Where random words come from.
 pub trait Generator: 'static {
@@ -50,12 +51,14 @@ impl<G: Generator> Source for Words<G> {
 pub struct Entropy<G> {
     words: Words<G>,
     queue: Option<Queue>,
+    /// An earlier life may have gone before it raised an interrupt.
+    owed: bool,
 }
 
 impl<G: Generator> Entropy<G> {
     /// Makes one that draws from this generator.
     pub const fn new(generator: G) -> Self {
-        Self { words: Words { generator, is_dry: false }, queue: None }
+        Self { words: Words { generator, is_dry: false }, queue: None, owed: false }
     }
 }
 
@@ -91,6 +94,7 @@ impl<M: Memory, G: Generator> Serves<QUEUES, M> for Entropy<G> {
             true => Queue::resume(memory, layout, options, BUFFERS).map_err(broken)?,
             false => Queue::new(layout, options, BUFFERS),
         });
+        self.owed = left;
         Ok(())
     }
 
@@ -101,7 +105,8 @@ impl<M: Memory, G: Generator> Serves<QUEUES, M> for Entropy<G> {
         let Turn { interrupt, again } = serve(queue, memory, &mut self.words, most).map_err(broken)?;
         // Whoever has more to do, or waits for the generator, goes on when others have had a turn.
         let waits = again || self.words.is_dry;
-        *budget = if waits { 0 } else { budget.saturating_sub(COST) };
+        *budget = 0;
+        let interrupt = interrupt | core::mem::take(&mut self.owed);
         Ok(Served { interrupt, rest: if waits { Rest::More } else { Rest::Idle } })
     }
 }
