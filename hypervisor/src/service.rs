@@ -97,7 +97,7 @@ pub enum Error {
     Driven(driven::Error),
     /// The physical CPU that is to run it does not.
     NoCpu(u16),
-    /// It gives its VM random numbers, and the CPU has no generator of them.
+    /// It gives its VM random numbers, and the CPU has no generator of them, or a broken one.
     NoRandom,
 }
 
@@ -109,9 +109,9 @@ impl fmt::Display for Error {
             Self::Vm => f.write_str("there is no VM for it"),
             Self::Driven(error) => write!(f, "{error}"),
             Self::NoCpu(cpu) => write!(f, "physical CPU {cpu} is not there: give the machine more CPUs"),
-            Self::NoRandom => {
-                f.write_str("the CPU has no generator of random numbers: take `entropy` out of its VM")
-            }
+            Self::NoRandom => f.write_str(
+                "the CPU has no generator of random numbers that works: take `entropy` out of its VM",
+            ),
             Self::Doorbells => f.write_str("its doorbells cannot be shared"),
         }
     }
@@ -200,6 +200,11 @@ impl Member {
     }
 }
 
+/// Says whether this CPU has a generator of random numbers. One that is broken says the same again and again: some of AMD's did.
+fn random_works() -> bool {
+    matches!((cpu::random(), cpu::random()), (Some(one), Some(other)) if one != other)
+}
+
 impl Hosted {
     /// Builds the service of this number, which serves these members, with the memory of its disk, or the PCI function that it drives;
     /// on this physical CPU, or on those of its VMs.
@@ -216,7 +221,7 @@ impl Hosted {
         cpu: Option<&'static PerCpu>,
     ) -> Result<&'static Self, Error> {
         let image = Image::parse(spec.program, ISA).map_err(Error::Program)?;
-        if spec.device == ServiceDevice::Entropy && cpu::random().is_none() {
+        if spec.device == ServiceDevice::Entropy && !random_works() {
             return Err(Error::NoRandom);
         }
         let doorbells = image.header().doorbells;

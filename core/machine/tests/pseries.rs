@@ -206,7 +206,9 @@ fn a_core_has_its_threads() {
 #[test]
 fn functions_are_described_as_firmware_would_find_them() {
     let mut functions = Functions::default();
-    [FunctionKind::Network, FunctionKind::Disk, FunctionKind::Entropy].map(|kind| functions.push(kind));
+    for kind in [FunctionKind::Network, FunctionKind::Disk, FunctionKind::Entropy] {
+        functions.push(kind);
+    }
     let plan = boot::plan(&Source { functions, ..source(b"flat") }, &PARTITION).unwrap();
     let fdt = tree(&plan);
     let bridge = fdt.find_node("/pci@800000020000000").unwrap();

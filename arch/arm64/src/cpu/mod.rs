@@ -182,7 +182,7 @@ pub fn near<T>(value: &T) -> &T {
 
 /// Returns 64 random bits of the CPU's own generator, FEAT_RNG's (Arm ARM, RNDR); `None` if it has none now, or is not there.
 pub fn random() -> Option<u64> {
-    /// How often it is asked: it may need time for new ones.
+    /// How often the generator is asked: it may need time for new ones.
     const PATIENCE: u32 = 10;
     if regs::ID_AA64ISAR0_EL1.read() >> 60 == 0 {
         return None;
@@ -247,4 +247,21 @@ pub fn clean_to_poc(start: u64, size: u64) {
     #[cfg(not(target_os = "none"))]
     let _ = (start, size, regs::CTR_EL0);
     dsb_sy();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::regs::fakes;
+    use super::*;
+
+    #[test]
+    fn random_numbers_are_those_of_a_cpu_that_has_a_generator() {
+        fakes::set("RNDR", 5);
+        for (features, wanted) in [(0, None), (0x1234_0000, None), (1 << 60, Some(5))] {
+            fakes::set("ID_AA64ISAR0_EL1", features);
+            assert_eq!(random(), wanted, "{features:x}");
+        }
+        fakes::set("RNDR", 0);
+        assert_eq!(random(), None, "it has none now");
+    }
 }

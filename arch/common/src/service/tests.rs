@@ -117,6 +117,8 @@ impl Space for Script {
 struct World {
     said: Mutex<Vec<String>>,
     typed: Mutex<Vec<u8>>,
+    /// What is left of the generator.
+    random: Mutex<Vec<u64>>,
 }
 
 impl World {
@@ -133,6 +135,10 @@ impl Outside for World {
 
     fn log(&self, count: u64, _: [u64; 2]) {
         self.say(format!("log {count}"));
+    }
+
+    fn random(&self) -> Option<u64> {
+        self.random.lock().unwrap().pop()
     }
 
     fn lines(&self, changed: u64, levels: u64) {
@@ -299,6 +305,18 @@ fn calls_are_served_and_their_results_come_back() {
     assert_eq!(said(world), ["print hello", "alarm 30"]);
     let results = ["resume Some(0)", "resume Some(7)", "resume Some(18446744073709551615)", "resume Some(9)"];
     assert_eq!(heard(&service)[3..], results);
+}
+
+#[test]
+fn random_numbers_come_from_outside_and_are_refused_if_there_are_none() {
+    let random = Step::Call(Call::Random, [0; 3]);
+    let (service, world) = service(&[Step::Done(0, 0), random, random, random, Step::Done(1, 0)]);
+    *world.random.lock().unwrap() = vec![6, 5];
+    assert_eq!(access(&service), 1);
+    assert_eq!(
+        heard(&service)[3..],
+        ["resume Some(5)", "resume Some(6)", "resume Some(18446744073709551615)"]
+    );
 }
 
 #[test]
