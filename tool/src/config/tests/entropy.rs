@@ -25,7 +25,10 @@ fn each_vm_with_entropy_has_a_service() {
 
 #[test]
 fn mistakes_in_entropy_are_shown() {
-    expect(&format!("{MINIMAL}entropy = 1\n"), &[("1", "`entropy`", "true or false")]);
+    expect(
+        &format!("{MINIMAL}entropy = 1\n"),
+        &[("1", "`entropy` must be true or false, not an integer", "")],
+    );
     let on_demand = format!("{MINIMAL}mapping = \"on-demand\"\nentropy = true\n");
     expect(&on_demand, &[("true", "no entropy device reaches its memory", "take `entropy` out")]);
     let name = "a".repeat(24);
@@ -49,13 +52,13 @@ fn entropy_does_not_keep_realtime_vms_waiting() {
 
 #[test]
 fn a_vm_has_so_many_functions() {
-    let functions = |disks: usize, networks: &str| {
-        let names: Vec<String> = (0..disks).map(|number| format!("\"d{number}\"")).collect();
-        let disks: String =
-            names.iter().map(|name| format!("[[disk]]\nname = {name}\nsize = \"1MiB\"\n")).collect();
-        let lists = format!("disks = [{}]\nnetworks = [{networks}]\n", names.join(", "));
+    let functions = |others: usize, networks: &str| {
+        let other = |number| {
+            format!("[[service]]\nname = \"s{number}\"\nprogram = \"uart\"\nvm = \"a\"\ndevice = \"pci\"\n")
+        };
+        let others: String = (0..others).map(other).collect();
         let lan = if networks.is_empty() { "" } else { "[[network]]\nname = \"lan\"\n" };
-        format!("{MINIMAL}entropy = true\n{lists}{disks}{lan}")
+        format!("{MINIMAL}entropy = true\nnetworks = [{networks}]\n{others}{lan}")
     };
     assert!(parse_text(&functions(29, "")).is_ok() && parse_text(&functions(28, "\"lan\"")).is_ok());
     let what = "more than 30 disks, networks and other PCI functions";
