@@ -235,7 +235,7 @@ fn disks_with_one_image_share_it() {
             .stderr(contains(format!("do not hold {needed} for the VMs with their disks")));
     };
     let (one, two) = (disk("one", "disk", "writes = \"2MiB\""), disk("two", "same", "writes = \"4MiB\""));
-    says("\"one\"", &[one.clone()], "310MiB");
+    says("\"one\"", std::slice::from_ref(&one), "310MiB");
     // 2 and 4 MiB with their maps are 4 and 6.
     says("\"one\", \"two\"", &[one.clone(), two], "316MiB");
     let read = |name| disk(name, "disk", "read-only = true");
