@@ -372,4 +372,22 @@ mod tests {
         assert_eq!(found().as_deref(), Some("busybox"));
         assert_eq!(damaged(folder.path(), &BTreeMap::new()), None, "a cache of an earlier version");
     }
+
+    #[test]
+    fn drivers_of_entropy_devices_are_apart_and_come_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, cache) = (folder.path().join("root"), folder.path().join("cache"));
+        for name in ["virtio/virtio", "char/hw_random/rng-core", "char/hw_random/virtio-rng"] {
+            let file = root.join(format!("lib/modules/6.1/kernel/drivers/{name}.ko"));
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, name).unwrap();
+        }
+        take_drivers(&root, &cache).unwrap();
+        let names = |set: &str| {
+            let files = files_of(&cache.join(set)).unwrap();
+            files.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("drivers"), ["00-virtio.ko"]);
+        assert_eq!(names("drivers-entropy"), ["15-rng-core.ko", "16-virtio-rng.ko"]);
+    }
 }
