@@ -9,7 +9,7 @@ use turnstile_bundle::{
     Bundle, Class, DiskSpec, DriveKind, PortSpec, Schedule, ServiceDevice, ServiceSpec, Uplink, VmSpec,
     ports_of,
 };
-use turnstile_machine::Functions;
+use turnstile_machine::{FunctionKind, Functions};
 use turnstile_service::drive::Drive;
 use turnstile_service::port::Port;
 
@@ -104,9 +104,10 @@ fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Fun
     let mut functions = Functions::default();
     for (number, service) in services.iter().enumerate() {
         match service.device {
-            ServiceDevice::Pci if service.vm == Some(vm) => functions.push(false),
+            ServiceDevice::Pci if service.vm == Some(vm) => functions.push(FunctionKind::Disk),
+            ServiceDevice::Entropy if service.vm == Some(vm) => functions.push(FunctionKind::Entropy),
             ServiceDevice::Network if ports_of(ports, number).iter().any(|port| port.vm == vm) => {
-                functions.push(true);
+                functions.push(FunctionKind::Network);
             }
             _ => {}
         }

@@ -18,7 +18,7 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 
 use crate::alarm;
-use crate::arch::cpu::PerCpu;
+use crate::arch::cpu::{self, PerCpu};
 use crate::arch::exit::server;
 use crate::arch::memory;
 use crate::arch::service::{
@@ -97,6 +97,8 @@ pub enum Error {
     Driven(driven::Error),
     /// The physical CPU that is to run it does not.
     NoCpu(u16),
+    /// It gives its VM random numbers, and the CPU has no generator of them, or a broken one.
+    NoRandom,
 }
 
 impl fmt::Display for Error {
@@ -107,6 +109,9 @@ impl fmt::Display for Error {
             Self::Vm => f.write_str("there is no VM for it"),
             Self::Driven(error) => write!(f, "{error}"),
             Self::NoCpu(cpu) => write!(f, "physical CPU {cpu} is not there: give the machine more CPUs"),
+            Self::NoRandom => f.write_str(
+                "the CPU has no generator of random numbers that works: take `entropy` out of its VM",
+            ),
             Self::Doorbells => f.write_str("its doorbells cannot be shared"),
         }
     }
@@ -195,6 +200,11 @@ impl Member {
     }
 }
 
+/// Says whether this CPU has a generator of random numbers. One that is broken says the same again and again: some of AMD's did.
+fn random_works() -> bool {
+    matches!((cpu::random(), cpu::random()), (Some(one), Some(other)) if one != other)
+}
+
 impl Hosted {
     /// Builds the service of this number, which serves these members, with the memory of its disk, or the PCI function that it drives;
     /// on this physical CPU, or on those of its VMs.
@@ -211,6 +221,9 @@ impl Hosted {
         cpu: Option<&'static PerCpu>,
     ) -> Result<&'static Self, Error> {
         let image = Image::parse(spec.program, ISA).map_err(Error::Program)?;
+        if spec.device == ServiceDevice::Entropy && !random_works() {
+            return Err(Error::NoRandom);
+        }
         let doorbells = image.header().doorbells;
         let ports: Vec<Port> = members.iter().map(Member::port).collect();
         let &[first, ..] = ports.as_slice() else { return Err(Error::Vm) };
@@ -455,6 +468,10 @@ impl Outside for Hosted {
     fn log(&self, count: u64, words: [u64; 2]) {
         let mut line = self.line.lock();
         abi::characters(count, words).for_each(|byte| self.log_character(&mut line, byte));
+    }
+
+    fn random(&self) -> Option<u64> {
+        cpu::random()
     }
 
     fn lines(&self, changed: u64, levels: u64) {

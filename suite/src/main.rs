@@ -24,6 +24,7 @@ mod debian;
 mod disks;
 mod drives;
 mod engine;
+mod entropy;
 mod eoi;
 mod features_power;
 mod figures;

@@ -3,9 +3,9 @@
 
 use super::scenario::Scenario;
 use super::{
-    ablation, boards, boards_power, boards_x86, disks, drives, flat, gicv2, guests, guests_power, guests_x86,
-    hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes,
-    networks, pause, plain, refusals, refusals_x86, scale, server, services, services_arm64, sharing,
+    ablation, boards, boards_power, boards_x86, disks, drives, entropy, flat, gicv2, guests, guests_power,
+    guests_x86, hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power,
+    modes, networks, pause, plain, refusals, refusals_x86, scale, server, services, services_arm64, sharing,
     sharing_power, spared, statistics, uplinks,
 };
 
@@ -36,6 +36,7 @@ pub fn all() -> Vec<Scenario> {
         services_arm64::scenarios().into(),
         disks::scenarios(),
         drives::scenarios(),
+        entropy::scenarios(),
         networks::scenarios(),
         uplinks::scenarios(),
         pause::scenarios(),
@@ -62,8 +63,18 @@ mod tests {
 
     use super::*;
 
-    const SERVICES: [&str; 9] =
-        ["disk", "doorbell", "drive", "entropy", "misbehave", "overlay", "switch", "uart", "uart-16550"];
+    const SERVICES: [&str; 10] = [
+        "disk",
+        "doorbell",
+        "drive",
+        "entropy",
+        "misbehave",
+        "overlay",
+        "rng",
+        "switch",
+        "uart",
+        "uart-16550",
+    ];
     use turnstile::bench::platform::Platform;
     use turnstile::bench::{rows, subjects};
     use turnstile::config::{self, Surroundings};

@@ -38,6 +38,7 @@
 //!         service-1 { ...; device = "pci"; memory; disk = <0>; cpu = <3>; };
 //!         service-2 { name = "lan"; program = <4>; device = "network"; time-limit = <u64>; memory;
 //!                     uplink = <0>; trusted; };
+//!         service-3 { ...; vm = <0>; device = "entropy"; memory; };
 //!     };
 //!     disks {                            only if there are any
 //!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };      or writes = <u64>;

@@ -73,7 +73,7 @@ impl PortSpec {
             return Err(PortError::TooManyMembers);
         }
         let is_function =
-            |service: &&ServiceSpec<'_>| service.device == ServiceDevice::Pci && service.vm == Some(self.vm);
+            |service: &&ServiceSpec<'_>| service.device.is_function() && service.vm == Some(self.vm);
         let functions = services.iter().filter(is_function).count();
         let ports = earlier.iter().filter(|other| other.vm == self.vm).count();
         if functions + ports >= MAX_FUNCTIONS {

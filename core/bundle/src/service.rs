@@ -26,6 +26,16 @@ choices! {
         Pci = "pci",
         /// A network: a PCI function of each VM that has a port of it.
         Network = "network",
+        /// A source of random numbers: a PCI function, of which a VM has one.
+        Entropy = "entropy",
+    }
+}
+
+impl ServiceDevice {
+    /// Says whether it is a PCI function of its one VM.
+    #[must_use]
+    pub const fn is_function(self) -> bool {
+        matches!(self, Self::Pci | Self::Entropy)
     }
 }
 
@@ -99,6 +109,7 @@ impl ServiceSpec<'_> {
             (None, ServiceDevice::Network) => Err(ServiceError::NetworkMemory),
             (Some(_), ServiceDevice::Network) => Err(ServiceError::NetworkVm),
             (None, _) => Err(ServiceError::VmMissing),
+            (Some(_), ServiceDevice::Entropy) if !self.memory => Err(ServiceError::EntropyMemory),
             (Some(vm), _) => self.check_with(vms.get(vm).ok_or(ServiceError::NoVm(vm))?),
         }
     }
@@ -129,18 +140,13 @@ impl ServiceSpec<'_> {
             return Err(ServiceError::SameName(other));
         }
         let is_same_device = |other: &Self| (other.vm, other.device) == (self.vm, self.device);
-        match self.device {
-            ServiceDevice::Network => {}
-            ServiceDevice::Pci => {
-                if earlier.iter().filter(|other| is_same_device(other)).count() >= MAX_FUNCTIONS {
-                    return Err(ServiceError::TooManyFunctions);
-                }
-            }
-            ServiceDevice::Uart | ServiceDevice::Extra => {
-                if let Some(other) = same(&is_same_device) {
-                    return Err(ServiceError::SameDevice(other));
-                }
-            }
+        let is_single = !matches!(self.device, ServiceDevice::Network | ServiceDevice::Pci);
+        if let Some(other) = same(&is_same_device).filter(|_| is_single) {
+            return Err(ServiceError::SameDevice(other));
+        }
+        let is_function = |other: &&Self| other.vm == self.vm && other.device.is_function();
+        if self.device.is_function() && earlier.iter().filter(is_function).count() >= MAX_FUNCTIONS {
+            return Err(ServiceError::TooManyFunctions);
         }
         let card = |service: &Self| service.uplink.map(|uplink| uplink.card);
         if let Some(other) = self.uplink.and_then(|_| same(&|other| card(other) == card(self))) {

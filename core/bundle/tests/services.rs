@@ -92,3 +92,39 @@ fn wrong_services_are_refused() {
     assert!(write_with(&vms, &[good, ServiceSpec { name: "b", vm: Some(1), ..good }], &[], &[]).is_ok());
     assert_eq!(write_with(&vms, &[good; 33], &[], &[]), Err(BundleError::TooManyServices(33)));
 }
+
+#[test]
+fn entropy_devices_read_back_and_wrong_ones_are_refused() {
+    let (vms, program) = ([vm("a", &[0]), vm("b", &[1])], program(AARCH64));
+    let entropy = ServiceSpec {
+        name: "entropy-a",
+        program: &program,
+        vm: Some(0),
+        device: ServiceDevice::Entropy,
+        limit: ServiceSpec::LIMIT,
+        memory: true,
+        disk: None,
+        uplink: None,
+        cpu: None,
+    };
+    let other = ServiceSpec { name: "entropy-b", vm: Some(1), ..entropy };
+    let services = [entropy, other];
+    let blob = write_with(&vms, &services, &[], &[]).unwrap();
+    assert_eq!(Bundle::parse(&blob).unwrap().services(), services);
+
+    let problem =
+        |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[], &[]).unwrap_err().to_string();
+    let blind = ServiceSpec { memory: false, ..entropy };
+    assert!(problem(&[blind]).contains("its device is `entropy`, so it must reach its VM's memory"));
+    assert!(problem(&[ServiceSpec { vm: None, ..entropy }]).contains("it serves no VM"));
+    assert!(problem(&[ServiceSpec { vm: Some(2), ..entropy }]).contains("VM 2, which does not exist"));
+    let second = ServiceSpec { name: "second", ..entropy };
+    assert!(problem(&[entropy, second]).contains("the same device of the same VM"));
+    let names: Vec<String> = (0..30).map(|number| format!("f{number}")).collect();
+    let function = |name| ServiceSpec { name, device: ServiceDevice::Pci, ..entropy };
+    let mut all: Vec<ServiceSpec<'_>> = names.iter().map(|name| function(name.as_str())).collect();
+    all.push(entropy);
+    assert!(problem(&all).contains("too many PCI functions; give it at most 30"));
+    all.remove(0);
+    assert!(write_with(&vms, &all, &[], &[]).is_ok());
+}

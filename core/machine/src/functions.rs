@@ -1,19 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What PCI functions a guest has, before any of them runs.
 
+/// What a PCI function is to its guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionKind {
+    /// A disk.
+    Disk,
+    /// A network device.
+    Network,
+    /// A source of random numbers.
+    Entropy,
+}
+
 /// The PCI functions of a guest, in the order of their slots, of which the first has number 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Functions {
     /// How many there are.
     pub count: usize,
-    /// A bit for each: whether it is a network device. Others are disks.
+    /// A bit for each: whether it is a network device.
     networks: u64,
+    /// A bit for each: whether it is a source of random numbers. What is neither is a disk.
+    entropy: u64,
 }
 
 impl Functions {
     /// Adds one in the next slot.
-    pub const fn push(&mut self, is_network: bool) {
-        self.networks |= (is_network as u64) << (self.count % 64);
+    pub const fn push(&mut self, kind: FunctionKind) {
+        let bit = 1 << (self.count % 64);
+        match kind {
+            FunctionKind::Disk => {}
+            FunctionKind::Network => self.networks |= bit,
+            FunctionKind::Entropy => self.entropy |= bit,
+        }
         self.count += 1;
     }
 
@@ -22,8 +40,15 @@ impl Functions {
         self.count == 0
     }
 
-    /// Says whether the function in a slot is a network device.
-    pub const fn is_network(&self, slot: u64) -> bool {
-        self.networks >> (slot.wrapping_sub(1) % 64) & 1 != 0
+    /// Returns what the function in a slot is.
+    pub const fn kind(&self, slot: u64) -> FunctionKind {
+        let bit = 1 << (slot.wrapping_sub(1) % 64);
+        if self.networks & bit != 0 {
+            FunctionKind::Network
+        } else if self.entropy & bit != 0 {
+            FunctionKind::Entropy
+        } else {
+            FunctionKind::Disk
+        }
     }
 }

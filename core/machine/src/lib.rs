@@ -37,7 +37,7 @@ mod region;
 pub use fdt::Platform;
 pub use file_kind::FileKind;
 pub use flat::Flat;
-pub use functions::Functions;
+pub use functions::{FunctionKind, Functions};
 pub use gic::{GicVersion, Gicr};
 pub use image::{ImageError, ImageHeader};
 pub use kernel::{FileError, Source};

@@ -10,7 +10,7 @@ use turnstile_machine::pseries::{
     ESB, Interrupts, MAX_FUNCTIONS, PCI, PCI_SOURCES, TERMINAL_SOURCE, TIMA, check_memory, esb, pci_bars,
     pci_source,
 };
-use turnstile_machine::{FileError, Functions, Source};
+use turnstile_machine::{FileError, FunctionKind, Functions, Source};
 use turnstile_papr::rtas::Function;
 
 const MIB: u64 = 1 << 20;
@@ -206,7 +206,9 @@ fn a_core_has_its_threads() {
 #[test]
 fn functions_are_described_as_firmware_would_find_them() {
     let mut functions = Functions::default();
-    [true, false].into_iter().for_each(|is_network| functions.push(is_network));
+    for kind in [FunctionKind::Network, FunctionKind::Disk, FunctionKind::Entropy] {
+        functions.push(kind);
+    }
     let plan = boot::plan(&Source { functions, ..source(b"flat") }, &PARTITION).unwrap();
     let fdt = tree(&plan);
     let bridge = fdt.find_node("/pci@800000020000000").unwrap();
@@ -223,6 +225,7 @@ fn functions_are_described_as_firmware_would_find_them() {
     };
     assert_eq!(kind("/pci@800000020000000/scsi@2"), [0x1042, 0x01_8000]);
     assert_eq!(kind("/pci@800000020000000/ethernet@1"), [0x1041, 0x02_0000]);
+    assert_eq!(kind("/pci@800000020000000/pci1af4,1044@3"), [0x1044, 0xff_0000]);
     let firmware = fdt.find_node("/rtas").unwrap();
     // Two names, of which one is longer than the writer takes.
     for function in [Function::ChangeMsi, Function::QueryInterruptSource] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A guest's system: finds a PCI function with a virtio block device, places its BARs, and drives the device, as the specifications say.
+//! A guest's system: finds a PCI function with a virtio block device, or another one, places its BARs, and drives the device, as the
+//! specifications say.
 
 use std::ops::Range;
 
@@ -65,6 +66,8 @@ pub struct BlockDriver {
     pub msix: u64,
     /// How many queues it uses.
     count: usize,
+    /// How many descriptors the device says that each has at most.
+    most: u64,
     /// The queues.
     pub queues: Vec<Guest>,
     /// What was asked of each queue.
@@ -72,9 +75,14 @@ pub struct BlockDriver {
 }
 
 impl BlockDriver {
-    /// Finds the function, and places its BARs.
+    /// Finds the function of a block device, and places its BARs.
     pub fn probe(host: &mut impl Computer, count: usize) -> Self {
-        assert_eq!(host.read(ECAM, 4), 0x1042_1af4);
+        Self::probe_other(host, 0x1042, count, 128)
+    }
+
+    /// The same of another device: its PCI number, how many queues it has, and how many descriptors each of them has at most.
+    pub fn probe_other(host: &mut impl Computer, device: u64, count: usize, most: u64) -> Self {
+        assert_eq!(host.read(ECAM, 4), device << 16 | 0x1af4);
         let command = host.read(ECAM + 4, 2);
         host.write(ECAM + 4, 2, command & !3);
         let mut free = WINDOW.start + 0x2_0000;
@@ -91,8 +99,9 @@ impl BlockDriver {
             free += u64::from(size);
         }
         host.write(ECAM + 4, 2, 6);
+        let (queues, asked) = (vec![], vec![]);
         let mut driver =
-            Self { common: 0, notify: 0, config: 0, table: 0, msix: 0, count, queues: vec![], asked: vec![] };
+            Self { common: 0, notify: 0, config: 0, table: 0, msix: 0, count, most, queues, asked };
         let mut at = host.read(ECAM + 0x34, 1);
         while at != 0 {
             let place = ECAM + at;
@@ -162,7 +171,7 @@ impl BlockDriver {
     pub fn enable(&self, host: &mut impl Computer, number: u64, guest: &Guest) {
         let areas = guest.ring.layout.areas();
         host.write(self.common + 0x16, 2, number);
-        assert_eq!(host.read(self.common + 0x18, 2), 128);
+        assert_eq!(host.read(self.common + 0x18, 2), self.most);
         host.write(self.common + 0x18, 2, SIZE.into());
         host.write(self.common + 0x1a, 2, number + 1);
         for (at, address) in [(0x20, areas.descriptors), (0x28, areas.driver), (0x30, areas.device)] {

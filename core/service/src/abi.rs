@@ -107,6 +107,8 @@ pub enum Call {
     /// physical address, and its size in bytes, a power of two; with size zero it decodes none. Refused outside the machine's window for that, if the address is not a
     /// multiple of the size, and where another function decodes: then it is nowhere.
     Decode = 7,
+    /// Returns 64 bits that nobody can guess, of the CPU's own generator. Refused if it has none now, or never.
+    Random = 8,
 }
 
 impl Call {
@@ -122,6 +124,7 @@ impl Call {
             5 => Self::Time,
             6 => Self::Message,
             7 => Self::Decode,
+            8 => Self::Random,
             _ => return None,
         })
     }

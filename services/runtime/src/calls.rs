@@ -24,6 +24,11 @@ pub fn time() -> u64 {
     call(Call::Time, [0; 3])
 }
 
+/// Returns 64 bits that nobody can guess; `None` if the CPU's generator has none now.
+pub fn random() -> Option<u64> {
+    Some(call(Call::Random, [0; 3])).filter(|bits| *bits != REFUSED)
+}
+
 /// A member's PCI function sends a message-signalled interrupt. False if nothing of the machine is at that address, or if the VM does
 /// not run.
 pub fn message(member: u64, address: u64, data: u32) -> bool {

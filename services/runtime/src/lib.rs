@@ -29,7 +29,7 @@ mod service;
 mod state;
 mod storage;
 
-pub use calls::{Log, alarm, decode, message, print, time};
+pub use calls::{Log, alarm, decode, message, print, random, time};
 pub use device::{Device, DeviceMemory, Registers};
 pub use event::{Characters, Event};
 pub use fruitless::Fruitless;

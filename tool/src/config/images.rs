@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, ServiceDevice, ServiceSpec, VmSpec};
+use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, ServiceSpec, VmSpec};
 use turnstile_service::image;
 
 use super::contents::{bad_arm64_kernel, bad_initrd, bad_pc_kernel, bad_power_kernel};
@@ -21,7 +21,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup;
-use crate::setup::debian::Flavour;
+use crate::setup::debian::{Drivers, Flavour};
 
 /// What the hypervisor itself takes of the machine's memory, at most, beside the bundle.
 pub const HYPERVISOR_MEMORY: u64 = 128 << 20;
@@ -112,7 +112,8 @@ impl Loader<'_> {
         let initrd = match &vm.initrd {
             Some(initrd) => match drivers(vm, initrd).filter(|_| has_pci && self.absent == Absent::Get) {
                 Some(flavour) => {
-                    let initrd = setup::debian::initrd_with_drivers(self.layout, self.isa, flavour)?;
+                    let drivers = Drivers { entropy: vm.entropy.is_some() };
+                    let initrd = setup::debian::initrd_with(self.layout, self.isa, flavour, drivers)?;
                     Some(initrd.into())
                 }
                 None => self.read(vm, initrd, "initrd")?,
@@ -252,7 +253,7 @@ impl Loader<'_> {
 
 /// Says whether the VM of this index has PCI functions.
 fn has_pci(config: &Config, index: usize) -> bool {
-    let is_function = |service: &Service| (service.vm, service.device) == (Some(index), ServiceDevice::Pci);
+    let is_function = |service: &Service| service.vm == Some(index) && service.device.is_function();
     config.services.iter().any(is_function) || config.ports.iter().any(|port| port.vm == index)
 }
 

@@ -12,6 +12,7 @@ mod disk;
 pub(crate) mod disk_file;
 mod disk_format;
 mod disk_image;
+mod entropy;
 pub(crate) mod file;
 mod flat;
 mod guard;
@@ -139,6 +140,8 @@ pub struct Vm {
     pub disks: Vec<At<String>>,
     /// What it says of its ports of networks.
     pub networks: Vec<Port>,
+    /// Where it says that it has an entropy device, if it has one.
+    pub entropy: Option<Range<usize>>,
 }
 
 /// Where an image comes from.
@@ -356,6 +359,8 @@ fn read_root(
     problems.extend((0..disks.len()).filter_map(|index| controllers::same_controller(&disks, index)));
     all.extend(services);
     all.extend(network::services(&networks, &config.vms, problems));
+    // Last: what a VM has otherwise stays in its slots.
+    all.extend(entropy::services(&config.vms, problems));
     config.services = service::finish(all, &config.vms, problems);
     config.ports = network::ports(&config.services, &config.vms, problems);
     problems.extend(network::no_card(&networks, config.machine.board));

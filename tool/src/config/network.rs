@@ -160,8 +160,7 @@ fn misfit(networks: &[&str], vms: &[Vm], index: usize, place: usize) -> Option<(
 /// Makes the ports of the networks among these services, in their order, and finds VMs with too many functions.
 pub fn ports(services: &[Service], vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<PortSpec> {
     for (index, vm) in vms.iter().enumerate() {
-        let is_function =
-            |service: &&Service| (service.vm, service.device) == (Some(index), ServiceDevice::Pci);
+        let is_function = |service: &&Service| service.vm == Some(index) && service.device.is_function();
         let left = MAX_FUNCTIONS.saturating_sub(services.iter().filter(is_function).count());
         if let Some(beyond) = vm.networks.get(left) {
             let what = service::too_many_functions(&vm.name.value);

@@ -296,5 +296,6 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         statistics: draft.statistics,
         disks: draft.disks,
         networks: draft.networks,
+        entropy: draft.entropy,
     })
 }

@@ -88,6 +88,7 @@ impl Service {
     const fn reacher(&self) -> (&'static str, &'static str) {
         match (self.device, self.disk) {
             (ServiceDevice::Network, _) => ("network", "networks"),
+            (ServiceDevice::Entropy, _) => ("entropy device", "entropy"),
             (_, Some(_)) => ("disk", "disks"),
             _ => ("service", "memory"),
         }
@@ -143,6 +144,29 @@ impl Draft {
                 limit: runs.limit,
                 memory: true,
                 disk: Some(disk),
+                uplink: None,
+                card: NetworkCard::default(),
+                cpu: None,
+            },
+            serves: Serves::Vm(At::new(vm.to_owned(), span.clone())),
+            device: span.clone(),
+            memory: span,
+            runs,
+        }
+    }
+
+    /// Makes the service that is the entropy device of the VM of this name. Its place is where the VM says that it has one.
+    pub fn of_entropy(name: At<String>, runs: Runs, vm: &str) -> Self {
+        let span = name.span.clone();
+        Self {
+            service: Service {
+                name,
+                program: At::new(Program::Ours("rng".to_owned()), span.clone()),
+                vm: None,
+                device: ServiceDevice::Entropy,
+                limit: runs.limit,
+                memory: true,
+                disk: None,
                 uplink: None,
                 card: NetworkCard::default(),
                 cpu: None,
@@ -307,7 +331,10 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
         };
         if !runs.beside_realtime {
             let waits = keeps_any_waiting(&service, &members, vms);
-            let help = "give the VMs CPUs of their own by `cpus`, or write beside-realtime = true";
+            let help = match service.device {
+                ServiceDevice::Entropy => "give the VMs CPUs of their own by `cpus`, or take `entropy` out",
+                _ => "give the VMs CPUs of their own by `cpus`, or write beside-realtime = true",
+            };
             problems.extend(waits.map(|what| Problem::new(place, what, help)));
         }
         services.push(service);
@@ -328,13 +355,13 @@ pub fn no_reach(vm: &str, (reacher, out): (&str, &str)) -> (String, String) {
 
 /// Says why a service cannot be its device beside earlier ones, and what to do.
 fn same_device(earlier: &[Service], service: &Service, vm: &str) -> Option<(String, &'static str)> {
-    let is_same = |other: &&Service| (other.vm, other.device) == (service.vm, service.device);
-    let mut same = earlier.iter().filter(is_same);
-    if service.device == ServiceDevice::Pci {
-        let is_beyond = same.count() == MAX_FUNCTIONS;
+    if service.device.is_function() {
+        let is_function = |other: &&Service| other.vm == service.vm && other.device.is_function();
+        let is_beyond = earlier.iter().filter(is_function).count() == MAX_FUNCTIONS;
         return is_beyond.then(|| (too_many_functions(vm), "take the others out"));
     }
-    let (name, device) = (&same.next()?.name.value, service.device.name());
+    let is_same = |other: &&Service| (other.vm, other.device) == (service.vm, service.device);
+    let (name, device) = (&earlier.iter().find(is_same)?.name.value, service.device.name());
     let what = format!("the service `{name}` is the device `{device}` of the VM `{vm}` already");
     Some((what, "write another `device`, or take one service out"))
 }

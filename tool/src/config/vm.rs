@@ -17,7 +17,7 @@ use super::{DebianPart, Source, Surroundings, schedule};
 use crate::isa::Isa;
 
 /// The keys of every VM.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "name",
     "kernel",
     "initrd",
@@ -34,6 +34,7 @@ const KEYS: [&str; 16] = [
     "statistics",
     "disks",
     "networks",
+    "entropy",
 ];
 const DEFAULT_MEMORY: u64 = 256 << 20;
 
@@ -54,6 +55,7 @@ pub struct VmDraft {
     pub statistics: bool,
     pub disks: Vec<At<String>>,
     pub networks: Vec<Port>,
+    pub entropy: Option<Range<usize>>,
 }
 
 /// The keys of a VM for an architecture.
@@ -90,6 +92,7 @@ pub fn read(
     let statistics = reader.boolean("statistics").is_some_and(|statistics| statistics.value);
     let disks = reader.words("disks", "a list of disks' names such as [\"root\"]");
     let networks = port::read_all(&mut reader);
+    let entropy = reader.boolean("entropy").filter(|entropy| entropy.value).map(|entropy| entropy.span);
     Some(VmDraft {
         name: name?,
         kernel: kernel?,
@@ -105,6 +108,7 @@ pub fn read(
         statistics,
         disks,
         networks,
+        entropy,
     })
 }
 

@@ -45,6 +45,19 @@ const DRIVERS: [&str; 15] = [
     "drivers/net/virtio_net",
 ];
 
+/// Those of entropy devices, likewise. Only VMs that have one load them.
+const ENTROPY_DRIVERS: [&str; 2] = ["drivers/char/hw_random/rng-core", "drivers/char/hw_random/virtio-rng"];
+
+/// The folders of the cache with drivers, and which ones are in each.
+const SETS: [(&str, &[&str]); 2] = [("drivers", &DRIVERS), ("drivers-entropy", &ENTROPY_DRIVERS)];
+
+/// Which drivers a VM needs beside those of disks and network devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Drivers {
+    /// Those of entropy devices.
+    pub entropy: bool,
+}
+
 /// Which of Debian's kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
@@ -121,22 +134,48 @@ const LIST: &str = "list";
 
 /// Returns the initramfs of the guest with its kernel's drivers of disks and network devices, fetching what is not in the cache.
 pub fn initrd_with_drivers(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Vec<u8>> {
+    initrd_with(layout, isa, flavour, Drivers::default())
+}
+
+/// The same with further drivers.
+pub fn initrd_with(layout: &Layout, isa: Isa, flavour: Flavour, more: Drivers) -> Result<Vec<u8>> {
     let debian = ensure(layout, isa, flavour)?;
-    initramfs::with_drivers(&debian.initrd, &drivers(layout, isa, flavour)?)
+    initramfs::with_drivers(&debian.initrd, &drivers_with(layout, isa, flavour, more)?)
 }
 
 /// Returns the drivers of the guest's kernel with names that sort as they are loaded, fetching what is not in the cache.
 pub fn drivers(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Vec<(String, Vec<u8>)>> {
+    drivers_with(layout, isa, flavour, Drivers::default())
+}
+
+fn drivers_with(
+    layout: &Layout,
+    isa: Isa,
+    flavour: Flavour,
+    more: Drivers,
+) -> Result<Vec<(String, Vec<u8>)>> {
     let folder = folder(layout, isa, flavour);
-    let drivers = folder.join("drivers");
     // Somebody else may be about to fetch them.
     let _lock = Lock::take(&folder, "lock")?;
-    if fs::read_to_string(drivers.join(LIST)).ok() != Some(DRIVERS.join("\n")) {
+    let sets = &SETS[..if more.entropy { 2 } else { 1 }];
+    let has = |(name, drivers): &(&str, &[&str])| {
+        fs::read_to_string(folder.join(name).join(LIST)).ok() == Some(drivers.join("\n"))
+    };
+    if !sets.iter().all(has) {
         // The kernel in the cache may be older than what is there now.
         fetch_for(layout, isa, flavour)?;
     }
     let mut files = Vec::new();
-    for entry in fs::read_dir(&drivers).context(|| format!("cannot read {}", drivers.display()))?.flatten() {
+    for (name, _) in sets {
+        files.extend(files_of(&folder.join(name))?);
+    }
+    Ok(files)
+}
+
+/// Reads the drivers in a folder of the cache, in the order of their names.
+fn files_of(drivers: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(drivers).context(|| format!("cannot read {}", drivers.display()))?.flatten() {
         if entry.file_name() == LIST {
             continue;
         }
@@ -207,7 +246,7 @@ fn fetch(folder: &Path, isa: Isa, flavour: Flavour, usual: Option<&Debian>) -> R
     let kernel_package = fetch::find(&files, &kernel)?;
     unpacked(kernel_package, |root| {
         take(root, kernel_file(isa), &folder.join("linux"))?;
-        take_drivers(root, &folder.join("drivers"))
+        take_drivers(root, folder)
     })?;
     let busybox = folder.join("busybox");
     let busybox_package = match usual {
@@ -270,11 +309,21 @@ fn take(root: &Path, prefix: &str, to: &Path) -> Result<()> {
     write_atomically(to, &bytes)
 }
 
-/// Takes the drivers that are no part of the kernel itself out of its unpacked package. Their names say the order.
-fn take_drivers(root: &Path, into: &Path) -> Result<()> {
+/// Takes all drivers that are no part of the kernel itself out of its unpacked package, into the folders of the cache.
+fn take_drivers(root: &Path, folder: &Path) -> Result<()> {
+    let mut first = 0;
+    for (name, drivers) in SETS {
+        take_set(root, &folder.join(name), drivers, first)?;
+        first += drivers.len();
+    }
+    Ok(())
+}
+
+/// Takes drivers into a folder. Their names say the order, from this number on.
+fn take_set(root: &Path, into: &Path, drivers: &[&str], first: usize) -> Result<()> {
     let _ = fs::remove_dir_all(into);
     fs::create_dir_all(into).context(|| format!("cannot create {}", into.display()))?;
-    for (index, driver) in DRIVERS.iter().enumerate() {
+    for (index, driver) in (first..).zip(drivers) {
         // Newer kernels are where all programs are. Their modules are compressed, which their names say.
         let found = ["lib", "usr/lib"]
             .iter()
@@ -284,7 +333,7 @@ fn take_drivers(root: &Path, into: &Path) -> Result<()> {
             write_atomically(&into.join(format!("{index:02}-{}", file_name(&file))), &bytes)?;
         }
     }
-    write_atomically(&into.join(LIST), DRIVERS.join("\n").as_bytes())
+    write_atomically(&into.join(LIST), drivers.join("\n").as_bytes())
 }
 
 /// Finds the file whose path in an unpacked package starts with `prefix`.
@@ -322,5 +371,23 @@ mod tests {
         fs::remove_file(folder.path().join("busybox")).unwrap();
         assert_eq!(found().as_deref(), Some("busybox"));
         assert_eq!(damaged(folder.path(), &BTreeMap::new()), None, "a cache of an earlier version");
+    }
+
+    #[test]
+    fn drivers_of_entropy_devices_are_apart_and_come_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, cache) = (folder.path().join("root"), folder.path().join("cache"));
+        for name in ["virtio/virtio", "char/hw_random/rng-core", "char/hw_random/virtio-rng"] {
+            let file = root.join(format!("lib/modules/6.1/kernel/drivers/{name}.ko"));
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, name).unwrap();
+        }
+        take_drivers(&root, &cache).unwrap();
+        let names = |set: &str| {
+            let files = files_of(&cache.join(set)).unwrap();
+            files.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("drivers"), ["00-virtio.ko"]);
+        assert_eq!(names("drivers-entropy"), ["15-rng-core.ko", "16-virtio-rng.ko"]);
     }
 }

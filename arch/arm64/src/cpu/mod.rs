@@ -180,6 +180,35 @@ pub fn near<T>(value: &T) -> &T {
     value
 }
 
+/// Returns 64 random bits of the CPU's own generator, FEAT_RNG's (Arm ARM, RNDR); `None` if it has none now, or is not there.
+pub fn random() -> Option<u64> {
+    /// How often the generator is asked: it may need time for new ones.
+    const PATIENCE: u32 = 10;
+    if regs::ID_AA64ISAR0_EL1.read() >> 60 == 0 {
+        return None;
+    }
+    let draw = || {
+        let (bits, good): (u64, u64);
+        #[cfg(target_os = "none")]
+        // SAFETY: changes two registers and the flags. The register is there. Z says that it has none.
+        unsafe {
+            core::arch::asm!(
+                "mrs {bits}, s3_3_c2_c4_0", // RNDR
+                "cset {good}, ne",
+                bits = out(reg) bits, good = out(reg) good,
+                options(nomem, nostack)
+            );
+        }
+        #[cfg(not(target_os = "none"))]
+        {
+            bits = regs::fakes::read("RNDR");
+            good = bits;
+        }
+        (good != 0).then_some(bits)
+    };
+    (0..PATIENCE).find_map(|_| draw())
+}
+
 /// Stops this CPU for good.
 pub fn halt() -> ! {
     loop {
@@ -218,4 +247,21 @@ pub fn clean_to_poc(start: u64, size: u64) {
     #[cfg(not(target_os = "none"))]
     let _ = (start, size, regs::CTR_EL0);
     dsb_sy();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::regs::fakes;
+    use super::*;
+
+    #[test]
+    fn random_numbers_are_those_of_a_cpu_that_has_a_generator() {
+        fakes::set("RNDR", 5);
+        for (features, wanted) in [(0, None), (0x1234_0000, None), (1 << 60, Some(5))] {
+            fakes::set("ID_AA64ISAR0_EL1", features);
+            assert_eq!(random(), wanted, "{features:x}");
+        }
+        fakes::set("RNDR", 0);
+        assert_eq!(random(), None, "it has none now");
+    }
 }

@@ -436,6 +436,7 @@ impl<S: Space> Service<S> {
             Some(Call::Log) if first <= abi::CHARACTERS => self.outside.log(first, [second, third]),
             Some(Call::Alarm) => return self.outside.alarm(first),
             Some(Call::Time) => return S::now(),
+            Some(Call::Random) => return self.outside.random().unwrap_or(abi::REFUSED),
             Some(Call::Message) if self.message(third, first, second, meanwhile) => {}
             Some(Call::Decode) if self.decode(first, second, third) => {}
             _ => return abi::REFUSED,

@@ -199,6 +199,8 @@ pub trait Outside: Sync {
     fn print(&self, count: u64, words: [u64; 2]);
     /// Writes characters to the hypervisor's log.
     fn log(&self, count: u64, words: [u64; 2]);
+    /// Returns 64 bits of the CPU's generator of random numbers; `None` if it has none now, or never.
+    fn random(&self) -> Option<u64>;
     /// Sets the interrupt lines of the devices whose bits are in `changed` to their `levels`.
     fn lines(&self, changed: u64, levels: u64);
     /// Sends a message-signalled interrupt of a member; false if nothing of its VM is at that address.

@@ -122,6 +122,8 @@ impl Space for Script {
 struct World {
     said: Mutex<Vec<String>>,
     typed: Mutex<Vec<u8>>,
+    /// What is left of the generator.
+    random: Mutex<Vec<u64>>,
 }
 
 impl World {
@@ -138,6 +140,10 @@ impl Outside for World {
 
     fn log(&self, count: u64, _: [u64; 2]) {
         self.say(format!("log {count}"));
+    }
+
+    fn random(&self) -> Option<u64> {
+        self.random.lock().unwrap().pop()
     }
 
     fn lines(&self, changed: u64, levels: u64) {

@@ -30,6 +30,46 @@ pub fn ticks() -> u64 {
     regs::fakes::read("TSC")
 }
 
+/// Returns 64 random bits of the CPU's own generator (APM vol. 3, RDRAND); `None` if it has none now, or is not there.
+pub fn random() -> Option<u64> {
+    /// In ECX of leaf 1.
+    const RDRAND: u32 = 1 << 30;
+    let [_, _, features, _] = cpuid(1, 0);
+    if features & RDRAND == 0 {
+        return None;
+    }
+    // SAFETY: the CPU has the instruction.
+    unsafe { draw() }
+}
+
+/// Asks the generator a few times: it may need time for new ones.
+///
+/// # Safety
+/// The CPU has RDRAND.
+unsafe fn draw() -> Option<u64> {
+    const PATIENCE: u32 = 10;
+    let once = || {
+        let (bits, good): (u64, u8);
+        #[cfg(target_os = "none")]
+        // SAFETY: changes two registers and the flags. The instruction is there. The carry says that it has some.
+        unsafe {
+            core::arch::asm!(
+                "rdrand {bits}",
+                "setc {good}",
+                bits = out(reg) bits, good = out(reg_byte) good,
+                options(nomem, nostack)
+            );
+        }
+        #[cfg(not(target_os = "none"))]
+        {
+            bits = regs::fakes::read("RDRAND");
+            good = u8::from(bits != 0);
+        }
+        (good != 0).then_some(bits)
+    };
+    (0..PATIENCE).find_map(|_| once())
+}
+
 /// Stops this CPU for good.
 pub fn halt() -> ! {
     loop {
@@ -54,5 +94,21 @@ pub fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     {
         let _ = (leaf, subleaf);
         [0; 4]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::regs::fakes;
+    use super::*;
+
+    #[test]
+    fn a_generator_that_has_nothing_is_asked_a_few_times() {
+        // SAFETY: the fakes have the instruction.
+        let draw = || unsafe { draw() };
+        fakes::set("RDRAND", 5);
+        assert_eq!(draw(), Some(5));
+        fakes::set("RDRAND", 0);
+        assert_eq!(draw(), None);
     }
 }

@@ -2,14 +2,14 @@
 //! PCI functions in the device tree (LoPAPR B.6.5; IEEE 1275's binding to PCI). Linux believes what it finds here, and looks for no
 //! other functions.
 //!
-//! The tree is built before any function runs: it describes disks and network devices, as which firmware would have found them.
+//! The tree is built before any function runs: it describes disks, network devices and sources of random numbers, as which firmware would have found them.
 
 use alloc::format;
 
 use turnstile_papr::rtas::pci::UNIT;
 use vm_fdt::{Error, FdtWriter};
 
-use crate::functions::Functions;
+use crate::functions::{FunctionKind, Functions};
 
 use super::{PCI, PCI_SOURCES, pci_bars};
 
@@ -30,6 +30,8 @@ struct Kind {
 
 const DISK: Kind = Kind { node: "scsi", device: 0x1042, class: 0x01_8000 };
 const NETWORK: Kind = Kind { node: "ethernet", device: 0x1041, class: 0x02_0000 };
+/// It has no class of its own, so its name is its number.
+const ENTROPY: Kind = Kind { node: "pci1af4,1044", device: 0x1044, class: 0xff_0000 };
 
 /// Describes the host bridge and its functions.
 pub(super) fn bridge(fdt: &mut FdtWriter, functions: &Functions) -> Result<(), Error> {
@@ -46,7 +48,12 @@ pub(super) fn bridge(fdt: &mut FdtWriter, functions: &Functions) -> Result<(), E
     fdt.property_u32("ibm,pci-config-space-type", 1)?;
     fdt.property_u32("ibm,pe-total-#msi", functions.count as u32 * PCI_SOURCES)?;
     for slot in (1..).take(functions.count) {
-        function(fdt, slot, if functions.is_network(slot) { &NETWORK } else { &DISK })?;
+        let kind = match functions.kind(slot) {
+            FunctionKind::Disk => &DISK,
+            FunctionKind::Network => &NETWORK,
+            FunctionKind::Entropy => &ENTROPY,
+        };
+        function(fdt, slot, kind)?;
     }
     fdt.end_node(node)
 }

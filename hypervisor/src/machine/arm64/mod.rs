@@ -268,7 +268,9 @@ impl Machine {
         let device = match device {
             ServiceDevice::Uart => map.uart,
             ServiceDevice::Extra => map.service,
-            ServiceDevice::Pci | ServiceDevice::Network => return Site::Function(self.function(slot)),
+            ServiceDevice::Pci | ServiceDevice::Network | ServiceDevice::Entropy => {
+                return Site::Function(self.function(slot));
+            }
         };
         let (base, size) = (device.region.base, device.region.size);
         Site::Device(Place { reach: Reach::Memory, base, size, line: device.intid })

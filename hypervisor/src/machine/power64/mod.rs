@@ -204,7 +204,9 @@ impl Machine {
             ServiceDevice::Extra => {
                 Place { reach: Reach::Memory, base: SERVICE.base, size: SERVICE.size, line: NO_SOURCE }
             }
-            ServiceDevice::Pci | ServiceDevice::Network => return Site::Function(self.function(slot)),
+            ServiceDevice::Pci | ServiceDevice::Network | ServiceDevice::Entropy => {
+                return Site::Function(self.function(slot));
+            }
         })
     }
 

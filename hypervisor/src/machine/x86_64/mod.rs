@@ -188,7 +188,9 @@ impl Machine {
             ServiceDevice::Extra => {
                 Place { reach: Reach::Memory, base: pc::SERVICE, size: 0x1000, line: pc::SERVICE_IRQ.into() }
             }
-            ServiceDevice::Pci | ServiceDevice::Network => return Site::Function(self.function(slot)),
+            ServiceDevice::Pci | ServiceDevice::Network | ServiceDevice::Entropy => {
+                return Site::Function(self.function(slot));
+            }
         })
     }
 

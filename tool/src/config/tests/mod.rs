@@ -4,6 +4,7 @@
 mod cpus;
 mod disks;
 mod drives;
+mod entropy;
 mod machines;
 mod networks;
 mod services;

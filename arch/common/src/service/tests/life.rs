@@ -33,6 +33,18 @@ fn calls_are_served_and_their_results_come_back() {
 }
 
 #[test]
+fn random_numbers_come_from_outside_and_are_refused_if_there_are_none() {
+    let random = Step::Call(Call::Random, [0; 3]);
+    let (service, world) = service(&[Step::Done(0, 0), random, random, random, Step::Done(1, 0)]);
+    *world.random.lock().unwrap() = vec![6, 5];
+    assert_eq!(access(&service), 1);
+    assert_eq!(
+        heard(&service)[3..],
+        ["resume Some(5)", "resume Some(6)", "resume Some(18446744073709551615)"]
+    );
+}
+
+#[test]
 fn lines_take_effect_when_they_change() {
     let (service, world) = service(&[Step::Done(0, 0), Step::Done(0, 1), Step::Done(0, 1), Step::Done(0, 2)]);
     (0..3).for_each(|_| {

@@ -21,6 +21,9 @@ struct Nothing;
 impl Outside for Nothing {
     fn print(&self, _: u64, _: [u64; 2]) {}
     fn log(&self, _: u64, _: [u64; 2]) {}
+    fn random(&self) -> Option<u64> {
+        None
+    }
     fn lines(&self, _: u64, _: u64) {}
     fn message(&self, _: usize, _: u64, _: u64) -> bool {
         false

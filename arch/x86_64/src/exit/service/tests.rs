@@ -32,6 +32,9 @@ impl Outside for Nothing {
         SAID.with_borrow_mut(|said| said.push(std::format!("print {count} {words:x?}")));
     }
     fn log(&self, _: u64, _: [u64; 2]) {}
+    fn random(&self) -> Option<u64> {
+        None
+    }
     fn lines(&self, changed: u64, levels: u64) {
         SAID.with_borrow_mut(|said| said.push(std::format!("lines {changed:x} {levels:x}")));
     }
