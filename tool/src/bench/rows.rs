@@ -140,8 +140,8 @@ const fn timed(row: Row) -> Row {
     Row { fewer: 16, least: 4096, ..row }
 }
 
-/// A row in which each operation waits for milliseconds: for a disk controller, or to be silent.
-const fn waiting(row: Row) -> Row {
+/// A row of a disk controller, for which each operation waits.
+const fn drive(row: Row) -> Row {
     Row { fewer: 32, least: 2048, ..row }
 }
 

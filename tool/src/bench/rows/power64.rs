@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of POWER.
 
-use super::{Counted, Disk, ONE_CPU, Row, ringing, simple, sleeping, timed, waiting};
+use super::{Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 32] = [
+pub const ROWS: [Row; 31] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -25,11 +25,6 @@ pub const ROWS: [Row; 32] = [
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     packet("segment", "64 KiB of TCP to another VM, both CPUs", "segments"),
-    waiting(packet(
-        "packet-silence",
-        "64 bytes to a VM that sleeps, after 3 ms",
-        "bytes=64 sleep silence=3000",
-    )),
     Row {
         shared: Some(ONE_CPU),
         ..packet("packet-1cpu", "64 bytes to a VM on the same CPU, which sleeps", "bytes=64 sleep")
@@ -37,9 +32,9 @@ pub const ROWS: [Row; 32] = [
     disk("disk-read", "4 KiB of a disk in RAM read", Disk::Ram, ""),
     disk("disk-write", "4 KiB of a disk in RAM written", Disk::Ram, "write"),
     disk("disk-batch", "16 times 4 KiB read with one doorbell", Disk::Ram, "depth=16"),
-    waiting(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
-    waiting(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
-    waiting(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
+    drive(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
+    drive(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
+    drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
     Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
     Row {
         counted: Counted::InAll,
