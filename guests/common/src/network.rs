@@ -2,9 +2,8 @@
 //! The guest that exchanges packets with another VM, where the same guest receives them: as `peer` on its command line says.
 //!
 //! With `row=` it measures: it rings once for `packets=` packets of `bytes=` each, and then waits a while, in which the other one takes its interrupt and them.
-//! At the end that says how many have come. With `segments` it sends [segments](segment) instead. With `sleep` both send in turn, and sleep
-//! until the other one has sent; `silence=` says for how many microseconds nobody sends before each turn. Without `row=` it is a test,
-//! which attacks the device, too.
+//! At the end that says how many have come. With `segments` it sends [segments](segment) instead, and with `sleep` both share a CPU:
+//! they send in turn, and sleep until the other one has sent. Without `row=` it is a test, which attacks the device, too.
 
 mod attacks;
 mod bare;
@@ -91,8 +90,6 @@ struct Sender<'a> {
     packets: u64,
     /// Whether they are segments.
     segments: bool,
-    /// How long nothing is sent before each exchange, in microseconds.
-    silence: u64,
     /// How many were sent, or what went wrong.
     sent: RefCell<Result<u64, Wrong>>,
     /// The clock, of which it may take long to find out how fast it is.
@@ -110,9 +107,8 @@ impl<'a> Sender<'a> {
         let bytes = options::number("bytes", SHORTEST);
         let packet = Packet { to: hello.from, from: device.mac, kind: DATA, number: 0, bytes };
         let (packets, segments) = (options::number("packets", 1), options::get("segments").is_some());
-        let silence = options::number("silence", 0);
         let (device, sent) = (RefCell::new(device), RefCell::new(Ok(0)));
-        Ok(Self { device, packet, packets, segments, silence, sent, clock: clock::clock() })
+        Ok(Self { device, packet, packets, segments, sent, clock: clock::clock() })
     }
 
     fn measure(self, row: &str) -> Result<(), Wrong> {
@@ -146,7 +142,6 @@ impl<'a> Sender<'a> {
 
     /// A packet there, and another one back.
     fn exchange(&self) {
-        self.clock.wait(self.silence, || self.silence == 0);
         let mut sent = self.sent.borrow_mut();
         *sent = sent.and_then(|sent| {
             let sent = self.send(sent)?;
