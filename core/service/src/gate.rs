@@ -61,9 +61,10 @@ impl Pending {
     pub const QUEUES: u64 = 32;
 
     /// Returns the bit of a queue.
-    #[inline(always)] // A mask and a shift.
+    #[inline(always)] // A shift.
     pub const fn doorbell(queue: u64) -> Self {
-        Self(1 << (queue % Self::QUEUES))
+        // A rotation by more than there are bits is one by the remainder: no mask.
+        Self(1u32.rotate_left(queue as u32) as u64)
     }
 
     /// Returns the queues that have rung, as bits.
@@ -146,7 +147,8 @@ impl Gate {
     #[inline(always)] // One atomic operation.
     #[must_use = "who is inside has to handle what waits, and to leave"]
     pub fn add(&self, pending: Pending) -> bool {
-        self.0.fetch_or(pending.0 | INSIDE, Ordering::AcqRel) & INSIDE == 0
+        // Release alone: whoever is inside now acquires by taking.
+        self.0.fetch_or(pending.0 | INSIDE, Ordering::Release) & INSIDE == 0
     }
 
     /// Leaves, if nothing waits. Otherwise the caller stays inside and gets what waits.
