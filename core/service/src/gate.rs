@@ -61,10 +61,9 @@ impl Pending {
     pub const QUEUES: u64 = 32;
 
     /// Returns the bit of a queue.
-    #[inline(always)] // A shift.
+    #[inline(always)] // A mask and a shift.
     pub const fn doorbell(queue: u64) -> Self {
-        // A rotation by more than there are bits is one by the remainder: no mask.
-        Self(1u32.rotate_left(queue as u32) as u64)
+        Self(1 << (queue % Self::QUEUES))
     }
 
     /// Returns the queues that have rung, as bits.

@@ -354,6 +354,7 @@ fn each_device_has_doorbells_of_its_own() {
         assert_eq!(fakes::get("HSRR0"), 0x204, "{queue}");
     }
     fakes::take_log();
+    assert_eq!(store(&mut frame, STORE_UNSTORED, second + 0x108), Code::FULL);
     // A BAR may be smaller than its doorbells.
     for nothing in [quiet + 0x108, moves + 0x10c, first + 0x110, second + 0xfc] {
         assert_eq!(store(&mut frame, STORE, nothing), Code::FULL, "{nothing:#x}");
@@ -366,11 +367,15 @@ fn each_device_has_doorbells_of_its_own() {
 fn a_doorbell_is_rung_in_either_byte_order() {
     let (_, mut frame) = served_with(Doorbells { first: 0x100, size: 4, by: BY_VALUE });
     let bell = DEVICE + 0x100;
+    frame.set_gpr(0, 9 << 24 | 9);
     frame.set_gpr(3, 5 << 24 | 6);
     for (order, queue) in [(msr::LE, 6), (0, 5)] {
         assert_eq!(store_in(&mut frame, order, STORE, bell), 0);
         assert_eq!(event(), (Some(Kind::Doorbell), [1 << queue, 0, 0, 0]));
     }
+    // `stw r3, 0x90(r4)`, which is one of R0 if it is read in the wrong order.
+    assert_eq!(store_in(&mut frame, 0, STORE | 0x90, bell), 0);
+    assert_eq!(event(), (Some(Kind::Doorbell), [1 << 5, 0, 0, 0]));
     // A store that changes the order is not of the light tier.
     assert_eq!(store(&mut frame, STORE_REVERSED, bell), Code::FULL);
     access(&mut frame, STORE_REVERSED, bell);
