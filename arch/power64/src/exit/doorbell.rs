@@ -57,7 +57,7 @@ pub(super) extern "C" fn light_data(frame: &mut Frame, vector: u32) -> u32 {
     let address = accessed();
     let Bells { start, size, served } = frame.bells;
     if address.wrapping_sub(start) >= size {
-        return light_beside(frame, vector);
+        return light_beside(frame, vector, address);
     }
     // SAFETY: there are doorbells, so this is their device, which is there for ever.
     let served = unsafe { &*served };
@@ -72,10 +72,8 @@ pub(super) extern "C" fn light_data(frame: &mut Frame, vector: u32) -> u32 {
 }
 
 /// The same of the other doorbells: those of further devices, of those that move, and those that are rung by their place.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // The usual ones do not pay for its loops.
-extern "C" fn light_beside(frame: &mut Frame, vector: u32) -> u32 {
-    let address = accessed();
+#[inline(always)] // One caller, whose other way needs no more registers for that.
+fn light_beside(frame: &mut Frame, vector: u32, address: u64) -> u32 {
     let Some((served, place)) = resident(frame).vm.services().and_then(|services| area(services, address))
     else {
         return storage::light_data(frame, vector);

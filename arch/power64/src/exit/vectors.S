@@ -31,8 +31,8 @@
     .set    FULL, 368
     .set    CPU, 376
     .set    PAGE, 384
-    .set    TIMING, 392
-    .set    RECORD, 400
+    .set    TIMING, 464
+    .set    RECORD, 472
     .set    INNER, 408
     .set    CAME_FROM, 416
     .set    LIGHT_DATA, 424

@@ -345,6 +345,7 @@ fn each_device_has_doorbells_of_its_own() {
         let bar = Bar::new(Served { bell: 16, ..Served::nowhere(5, value, service) });
         (still.map(|(base, bell, doorbells)| at(base, bell, doorbells)).into(), vec![bar])
     });
+    assert_eq!((frame.bells.start, frame.bells.size), (first + 0x100, 0x10), "found without a search");
     let services = vcpu.vm.services().unwrap();
     assert!(services.move_bar(services.all[0], 5, moves, 0x10c));
     frame.set_gpr(3, 3);
@@ -356,7 +357,7 @@ fn each_device_has_doorbells_of_its_own() {
     fakes::take_log();
     assert_eq!(store(&mut frame, STORE_UNSTORED, second + 0x108), Code::FULL);
     // A BAR may be smaller than its doorbells.
-    for nothing in [quiet + 0x108, moves + 0x10c, first + 0x110, second + 0xfc] {
+    for nothing in [quiet + 0x108, moves + 0x10c, first, first + 0x110, second + 0xfc] {
         assert_eq!(store(&mut frame, STORE, nothing), Code::FULL, "{nothing:#x}");
     }
     assert_eq!((entered(), fakes::get("HSRR0")), (0, 0x200));
