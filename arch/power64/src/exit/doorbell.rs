@@ -14,7 +14,7 @@ use super::{done, resident};
 use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR0, HSRR1, msr};
 use crate::service::{Served, Services};
 use crate::time;
-use crate::vcpu::frame::{Bells, Frame};
+use crate::vcpu::frame::{Bells, Frame, Light};
 use crate::vcpu::statistics;
 use crate::vm::Vcpu;
 
@@ -46,18 +46,17 @@ pub(super) fn usual(services: &'static Services) -> Bells {
     })
 }
 
-/// The light handler of data storage interrupts of VMs with doorbells. A leaf, and straight: all but the way of a usual doorbell that
-/// is busy, rung by a usual store of a guest that has relocation off, is left to others.
+/// The light handler of data storage interrupts of VMs with usual doorbells. A leaf, and straight: all but the way of one that is
+/// busy, rung by a usual store of a guest that has relocation off, is left to others.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn light_data(frame: &mut Frame, vector: u32) -> u32 {
-    const STORE: u64 = status::NO_ENTRY | status::STORE;
-    if HDSISR.read() & (STORE | status::TABLES) != STORE {
+    if !is_store() {
         return storage::light_data(frame, vector);
     }
     let address = accessed();
     let Bells { start, size, served } = frame.bells;
     if address.wrapping_sub(start) >= size {
-        return light_beside(frame, vector, address);
+        return light_beside(frame, vector);
     }
     // SAFETY: there are doorbells, so this is their device, which is there for ever.
     let served = unsafe { &*served };
@@ -71,9 +70,14 @@ pub(super) extern "C" fn light_data(frame: &mut Frame, vector: u32) -> u32 {
     rings(frame, served, frame.gpr(register).wrapping_add(served.bell), pc)
 }
 
-/// The same of the other doorbells: those of further devices, of those that move, and those that are rung by their place.
-#[inline(always)] // One caller, whose other way needs no more registers for that.
-fn light_beside(frame: &mut Frame, vector: u32, address: u64) -> u32 {
+/// The same of VMs with other doorbells: those of further devices, of those that move, and those that are rung by their place.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // The usual ones do not pay for its loops.
+pub(super) extern "C" fn light_beside(frame: &mut Frame, vector: u32) -> u32 {
+    if !is_store() {
+        return storage::light_data(frame, vector);
+    }
+    let address = accessed();
     let Some((served, place)) = resident(frame).vm.services().and_then(|services| area(services, address))
     else {
         return storage::light_data(frame, vector);
@@ -106,6 +110,13 @@ fn store_word(frame: &Frame, pc: u64, address: u64) -> Option<u32> {
 #[inline(always)] // A rotation.
 const fn register(word: u32) -> usize {
     (word >> 21 & 31) as usize
+}
+
+/// Says whether the guest has stored where the partition's tables have nothing.
+#[inline(always)] // Part of the way.
+fn is_store() -> bool {
+    const STORE: u64 = status::NO_ENTRY | status::STORE;
+    HDSISR.read() & (STORE | status::TABLES) == STORE
 }
 
 /// Returns the guest's real address of the access.
@@ -170,10 +181,22 @@ extern "C" fn light_other(frame: &mut Frame, vector: u32) -> u32 {
 /// [`light_data`], with the time that it takes.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn timed_light_data(frame: &mut Frame, vector: u32) -> u32 {
+    timed(frame, vector, light_data)
+}
+
+/// [`light_beside`], with the time that it takes.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn timed_light_beside(frame: &mut Frame, vector: u32) -> u32 {
+    timed(frame, vector, light_beside)
+}
+
+/// A handler, with the time that it takes.
+#[inline(always)] // Two callers, each of which calls its handler directly.
+fn timed(frame: &mut Frame, vector: u32, light: Light) -> u32 {
     frame.timing.begin(statistics::reason(vector), time::ticks);
     // A service changes these registers.
     let (pc, address) = (HSRR0.read(), accessed());
-    let why = light_data(frame, vector);
+    let why = light(frame, vector);
     // Only what has rung goes on behind its store.
     if HSRR0.read() != pc
         && let Some((served, _)) = resident(frame).vm.services().and_then(|services| area(services, address))

@@ -55,12 +55,15 @@ pub(super) fn with_services(services: &'static Services, timed: bool, entries: E
         (None, _) => entries.calls,
         (Some(_), timed) => with_terminal(entries.calls, timed).cast(),
     };
-    let data: Light = match (doorbell::any(services), timed) {
-        (false, _) => entries.data,
-        (true, false) => doorbell::light_data,
-        (true, true) => doorbell::timed_light_data,
+    let bells = doorbell::usual(services);
+    let data: Light = match (doorbell::any(services), bells.size != 0, timed) {
+        (false, ..) => entries.data,
+        (true, true, false) => doorbell::light_data,
+        (true, true, true) => doorbell::timed_light_data,
+        (true, false, false) => doorbell::light_beside,
+        (true, false, true) => doorbell::timed_light_beside,
     };
-    Entries { full, calls, data, bells: doorbell::usual(services), ..entries }
+    Entries { full, calls, data, bells, ..entries }
 }
 
 /// Interrupts that are soon done; what is none of them is for the full tier.

@@ -30,15 +30,15 @@
     .set    LIGHT, 360
     .set    FULL, 368
     .set    CPU, 376
+    .set    PAGE, 384
+    .set    TIMING, 392
+    .set    RECORD, 400
     .set    INNER, 408
     .set    CAME_FROM, 416
     .set    LIGHT_DATA, 424
     .set    LIGHT_FACILITY, 432
     .set    FULL_CALL, 440
     .set    USER, 448
-    .set    PAGE, 456
-    .set    TIMING, 464
-    .set    RECORD, 472
     .set    HYPERCALL, 128              // the record of calls in a page of statistics
     .set    TB, 268
     .set    CPU_FAULT_STACK_END, 0      // cpu::area::PerCpu

@@ -106,16 +106,16 @@ pub struct Frame {
     full: Option<Full>,
     /// The CPU that uses this stack.
     pub cpu: *const PerCpu,
-    pub(crate) bells: Bells,
+    /// The vCPU's statistics, and the exit that is being handled. Only its timed entries look at it.
+    pub timing: Timing,
     inner: *const (),
     /// CFAR, in exits for a facility that is off.
     pub came_from: u64,
-    data: Option<Light>,
+    pub(crate) data: Option<Light>,
     facility: Option<Light>,
     full_call: Option<Full>,
     user: Option<User>,
-    /// The vCPU's statistics, and the exit that is being handled. Only its timed entries look at it.
-    pub timing: Timing,
+    pub(crate) bells: Bells,
 }
 
 const _: () = {
@@ -134,15 +134,13 @@ const _: () = {
     assert!(offset_of!(Frame, light) == 360);
     assert!(offset_of!(Frame, full) == 368);
     assert!(offset_of!(Frame, cpu) == 376 && CPU_IN_FRAME == 376);
-    // In one line of the cache with the handler that looks at it.
-    assert!(offset_of!(Frame, bells) == 384);
+    assert!(offset_of!(Frame, timing) == 384);
     assert!(offset_of!(Frame, inner) == 408);
     assert!(offset_of!(Frame, came_from) == 416);
     assert!(offset_of!(Frame, data) == 424);
     assert!(offset_of!(Frame, facility) == 432);
     assert!(offset_of!(Frame, full_call) == 440);
     assert!(offset_of!(Frame, user) == 448);
-    assert!(offset_of!(Frame, timing) == 456);
     assert!(size_of::<Frame>() == 480);
     // The frame of a service, as far as vectors look at it.
     assert!(offset_of!(Frame, light) == context::LIGHT && offset_of!(Frame, full) == context::FULL);
@@ -170,14 +168,14 @@ impl Frame {
             light: None,
             full: None,
             cpu,
-            bells: Bells::NONE,
+            timing: Timing::new(None),
             inner: core::ptr::null(),
             came_from: 0,
             data: None,
             facility: None,
             full_call: None,
             user: None,
-            timing: Timing::new(None),
+            bells: Bells::NONE,
         }
     }
 
