@@ -274,6 +274,8 @@ fn a_doorbell_is_rung_by_its_place() {
         assert_eq!(store(&mut frame, instruction, DEVICE + offset), 0);
         assert_eq!(event(), (Some(Kind::Doorbell), [1 << queue, 0, 0, 0]));
     }
+    accessed(&mut frame, STORE, DEVICE + 0x104);
+    assert_eq!(light(&mut frame), Code::FULL, "a load");
     assert_eq!(store(&mut frame, 0x7dc4_292e, DEVICE + 0x104), Code::FULL);
     access(&mut frame, 0x7dc4_292e, DEVICE + 0x104);
     assert_eq!(event(), (Some(Kind::Doorbell), [1 << 1, 0, 0, 0]));
