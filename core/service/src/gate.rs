@@ -146,7 +146,8 @@ impl Gate {
     #[inline(always)] // One atomic operation.
     #[must_use = "who is inside has to handle what waits, and to leave"]
     pub fn add(&self, pending: Pending) -> bool {
-        self.0.fetch_or(pending.0 | INSIDE, Ordering::AcqRel) & INSIDE == 0
+        // Release alone: whoever is inside now acquires by taking.
+        self.0.fetch_or(pending.0 | INSIDE, Ordering::Release) & INSIDE == 0
     }
 
     /// Leaves, if nothing waits. Otherwise the caller stays inside and gets what waits.

@@ -98,6 +98,25 @@ fn no_doorbell_is_lost() {
     });
 }
 
+/// A guest writes into its ring by plain stores: who handles the doorbell finds them.
+#[test]
+fn what_was_written_before_a_doorbell_is_seen() {
+    loom::model(|| {
+        let shared = Arc::new((Gate::new(), AtomicU32::new(0)));
+        assert!(shared.0.enter());
+        let other = shared.clone();
+        let inside = thread::spawn(move || {
+            let (gate, written) = &*other;
+            if gate.leave().is_some() {
+                assert_eq!(written.load(Ordering::Relaxed), 1);
+            }
+        });
+        shared.1.store(1, Ordering::Relaxed);
+        let _ = shared.0.add(Pending::doorbell(0));
+        inside.join().unwrap();
+    });
+}
+
 #[test]
 fn an_access_and_doorbells_meet() {
     loom::model(|| {

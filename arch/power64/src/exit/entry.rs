@@ -8,7 +8,7 @@ use super::{Code, doorbell, full, illegal, service, storage};
 use crate::cpu::vector;
 use crate::service::Services;
 use crate::time;
-use crate::vcpu::frame::{Entries, Entry, Frame, Full, Light, User};
+use crate::vcpu::frame::{Bells, Entries, Entry, Frame, Full, Light, User};
 use crate::vcpu::statistics;
 
 /// What calls of a guest's processes lead to.
@@ -41,11 +41,11 @@ pub(super) fn entries(shared: bool, timed: bool) -> Entries {
     let (data, facility): (Light, Light) =
         if timed { (light, light) } else { (storage::light_data, illegal::light_facility) };
     let (calls, inner) = (ptr::from_ref(calls).cast(), ptr::from_ref(&TABLE).cast());
-    Entries { calls, inner, light, data, facility, full, full_call, user: USER }
+    Entries { calls, inner, light, data, facility, full, full_call, user: USER, bells: Bells::NONE }
 }
 
 /// The same of a vCPU whose VM has services.
-pub(super) fn with_services(services: &Services, timed: bool, entries: Entries) -> Entries {
+pub(super) fn with_services(services: &'static Services, timed: bool, entries: Entries) -> Entries {
     let full: Full = match (services.memory.is_empty() && services.bars.is_empty(), timed) {
         (true, _) => entries.full,
         (false, true) => service::timed_full,
@@ -55,12 +55,15 @@ pub(super) fn with_services(services: &Services, timed: bool, entries: Entries) 
         (None, _) => entries.calls,
         (Some(_), timed) => with_terminal(entries.calls, timed).cast(),
     };
-    let data: Light = match (doorbell::any(services), timed) {
-        (false, _) => entries.data,
-        (true, false) => doorbell::light_data,
-        (true, true) => doorbell::timed_light_data,
+    let bells = doorbell::usual(services);
+    let data: Light = match (doorbell::any(services), bells.size != 0, timed) {
+        (false, ..) => entries.data,
+        (true, true, false) => doorbell::light_data,
+        (true, true, true) => doorbell::timed_light_data,
+        (true, false, false) => doorbell::light_beside,
+        (true, false, true) => doorbell::timed_light_beside,
     };
-    Entries { full, calls, data, ..entries }
+    Entries { full, calls, data, bells, ..entries }
 }
 
 /// Interrupts that are soon done; what is none of them is for the full tier.

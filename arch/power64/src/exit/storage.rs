@@ -61,7 +61,7 @@ fn is_on_demand(frame: &Frame) -> bool {
 /// Clears and maps the block of memory that the guest has touched first; what is none that is mapped on demand is left to the
 /// full tier.
 #[inline(never)] // VMs whose memory is mapped at their start do not pay for its registers.
-fn first_touch(frame: &Frame) -> u32 {
+extern "C" fn first_touch(frame: &Frame) -> u32 {
     match resident(frame).vm.life().ram.touch(ASDR.read() & REAL) {
         Touch::Foreign => return Code::FULL,
         Touch::Mapped => frame.timing.count(Counted::FirstTouch),

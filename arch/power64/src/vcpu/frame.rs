@@ -8,7 +8,7 @@ use turnstile_exitstat::{Page, Timing};
 
 use crate::cpu::area::CPU_IN_FRAME;
 use crate::cpu::{PerCpu, STACK_HEAD};
-use crate::service::context;
+use crate::service::{Served, context};
 use crate::vm::Vcpu;
 
 /// The light handler of all interrupts but calls: takes the frame and the vector; returns zero to re-enter, the attention
@@ -33,6 +33,24 @@ pub enum Entry {
 /// The general registers that compiled code may change: those below.
 const CHANGEABLE: usize = 13;
 
+/// The doorbells that light exits look at first: an area of a service's device that stays where it is, rung by the value that is
+/// stored.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Bells {
+    /// The guest's real address of the first byte.
+    pub start: u64,
+    /// How many bytes there are; zero if there are no such doorbells.
+    pub size: u64,
+    /// The device; null if there is none.
+    pub served: *const Served,
+}
+
+impl Bells {
+    /// There are none.
+    pub const NONE: Self = Self { start: 0, size: 0, served: core::ptr::null() };
+}
+
 /// Where the vectors go on.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries {
@@ -52,6 +70,8 @@ pub struct Entries {
     pub full_call: Full,
     /// What refuses calls of problem state.
     pub user: User,
+    /// What `data` looks at first.
+    pub bells: Bells,
 }
 
 /// The registers of the resident vCPU, and whose they are.
@@ -91,10 +111,11 @@ pub struct Frame {
     inner: *const (),
     /// CFAR, in exits for a facility that is off.
     pub came_from: u64,
-    data: Option<Light>,
+    pub(crate) data: Option<Light>,
     facility: Option<Light>,
     full_call: Option<Full>,
     user: Option<User>,
+    pub(crate) bells: Bells,
 }
 
 const _: () = {
@@ -120,7 +141,7 @@ const _: () = {
     assert!(offset_of!(Frame, facility) == 432);
     assert!(offset_of!(Frame, full_call) == 440);
     assert!(offset_of!(Frame, user) == 448);
-    assert!(size_of::<Frame>() == 464);
+    assert!(size_of::<Frame>() == 480);
     // The frame of a service, as far as vectors look at it.
     assert!(offset_of!(Frame, light) == context::LIGHT && offset_of!(Frame, full) == context::FULL);
     assert!(offset_of!(Frame, data) == context::DATA && offset_of!(Frame, facility) == context::FACILITY);
@@ -154,6 +175,7 @@ impl Frame {
             facility: None,
             full_call: None,
             user: None,
+            bells: Bells::NONE,
         }
     }
 
@@ -164,7 +186,7 @@ impl Frame {
         page: Option<&'static Page>,
         entries: Entries,
     ) -> Self {
-        let Entries { calls, inner, light, data, facility, full, full_call, user } = entries;
+        let Entries { calls, inner, light, data, facility, full, full_call, user, bells } = entries;
         Self {
             vcpu,
             timing: Timing::new(page),
@@ -176,6 +198,7 @@ impl Frame {
             full: Some(full),
             full_call: Some(full_call),
             user: Some(user),
+            bells,
             ..Self::idle(cpu)
         }
     }

@@ -12,8 +12,8 @@ use turnstile_service::image::{Header, Image, PAGE as UNIT};
 use super::*;
 use crate::cpu::regs::msr;
 use crate::exit::inside::Inside;
-use crate::exit::{doorbell, service};
-use crate::service::{ISA, Port, Served, Service, Services, Space};
+use crate::exit::service;
+use crate::service::{Bar, ISA, Port, Served, Service, Services, Space};
 
 /// Nothing outside of it is reached here.
 struct Nothing;
@@ -35,7 +35,9 @@ impl Outside for Nothing {
 
     fn call(&self, _: u64) {}
 
-    fn wake(&self) {}
+    fn wake(&self) {
+        fakes::write("wake", 0);
+    }
 
     fn alarm(&self, _: u64) -> u64 {
         0
@@ -67,15 +69,28 @@ fn served_with(doorbells: Doorbells) -> (&'static Vcpu, Frame) {
 
 /// The same, of which the first is this queue's.
 fn served_from(bell: u64, doorbells: Doorbells) -> (&'static Vcpu, Frame) {
-    let vcpu = vcpus(1)[0];
+    let device = |service| Served { base: DEVICE, size: 0x1000, device: 4, bell, doorbells, service };
+    served_by(service(), |service| (vec![device(service)], vec![]))
+}
+
+/// A service.
+fn service() -> Service {
     let header = Header { isa: ISA, code: UNIT, stack: UNIT, ..Header::default() };
     let mut file = header.bytes().to_vec();
     file.resize((UNIT + header.file()) as usize, 0);
     let space = Space::new(Image::parse(file.leak(), ISA).unwrap(), 1_000_000).unwrap();
-    let service =
-        &*Box::leak(Box::new(Service::new(String::from("service"), space, &Nothing, Port::default())));
+    Service::new(String::from("service"), space, &Nothing, Port::default())
+}
+
+/// A vCPU whose VM has a terminal and these devices of a service.
+fn served_by(
+    service: Service,
+    devices: impl FnOnce(&'static Service) -> (Vec<Served>, Vec<Bar>),
+) -> (&'static Vcpu, Frame) {
+    let vcpu = vcpus(1)[0];
+    let service = &*Box::leak(Box::new(service));
     let mut services = Services::none();
-    services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 4, bell, doorbells, service }];
+    (services.memory, services.bars) = devices(service);
     services.terminal =
         Some(Served { base: 0, size: 1, device: 3, bell: 0, doorbells: Doorbells::NONE, service });
     services.functions = vec![Served::nowhere(FUNCTION, Doorbells::NONE, service)];
@@ -172,10 +187,15 @@ fn an_answer_survives_what_the_attention_word_says() {
 
 /// What an access of a device by an instruction has left, in real mode.
 fn accessed(frame: &mut Frame, instruction: u32, address: u64) {
-    let ram = &resident(frame).vm;
-    assert!(ram.write(0x200, &instruction.to_le_bytes()));
+    accessed_in(frame, msr::LE, instruction, address);
+}
+
+/// The same in either byte order.
+fn accessed_in(frame: &mut Frame, order: u64, instruction: u32, address: u64) {
+    let bytes = if order == 0 { instruction.to_be_bytes() } else { instruction.to_le_bytes() };
+    assert!(resident(frame).vm.write(0x200, &bytes));
     fakes::set("HSRR0", 0x200);
-    fakes::set("HSRR1", msr::SF | msr::LE);
+    fakes::set("HSRR1", msr::SF | order);
     fakes::set("HDSISR", 1 << 30);
     fakes::set("HDAR", address);
     fakes::set("ASDR", address & !0xfff);
@@ -188,16 +208,28 @@ fn access(frame: &mut Frame, instruction: u32, address: u64) {
     assert_eq!(service::full(frame, Code::FULL), Entry::Some);
 }
 
-/// `stw r3, 0(r4)`, and the same of R14; `sth r3, 0(r4)`.
+/// `stw r3, 0(r4)`, and the same of R14; `sth r3, 0(r4)`; `stwu r3, 0(r4)`; `stwbrx r3, 0, r4`.
 const STORE: u32 = 0x9064_0000;
 const STORE_UNSTORED: u32 = 0x91c4_0000;
 const STORE_HALF: u32 = 0xb064_0000;
+const STORE_UPDATE: u32 = 0x9464_0000;
+const STORE_REVERSED: u32 = 0x7c60_252c;
 
 /// Stores to a device: the light tier.
 fn store(frame: &mut Frame, instruction: u32, address: u64) -> u32 {
-    accessed(frame, instruction, address);
+    store_in(frame, msr::LE, instruction, address)
+}
+
+/// The same in either byte order.
+fn store_in(frame: &mut Frame, order: u64, instruction: u32, address: u64) -> u32 {
+    accessed_in(frame, order, instruction, address);
     fakes::set("HDSISR", 1 << 30 | 1 << 25);
-    doorbell::light_data(frame, vector::HYPERVISOR_DATA_STORAGE)
+    light(frame)
+}
+
+/// What the vector calls.
+fn light(frame: &mut Frame) -> u32 {
+    frame.data.expect("it is a guest's")(frame, vector::HYPERVISOR_DATA_STORAGE)
 }
 
 /// How often a service has been entered since the log was taken last.
@@ -224,10 +256,10 @@ fn a_doorbell_is_rung_by_the_number_that_is_stored() {
         assert_eq!(store(&mut frame, STORE, beside), Code::FULL);
     }
     accessed(&mut frame, STORE, bell);
-    assert_eq!(doorbell::light_data(&mut frame, vector::HYPERVISOR_DATA_STORAGE), Code::FULL, "a load");
+    assert_eq!(light(&mut frame), Code::FULL, "a load");
     fakes::set("HDSISR", 1 << 30 | 1 << 25);
     fakes::set("HSRR1", msr::SF | msr::LE | msr::IR);
-    assert_eq!(doorbell::light_data(&mut frame, vector::HYPERVISOR_DATA_STORAGE), Code::FULL);
+    assert_eq!(light(&mut frame), Code::FULL);
     assert_eq!(entered(), 0);
     frame.set_gpr(14, 7);
     assert_eq!(frame.entry(), Entry::All);
@@ -245,6 +277,8 @@ fn a_doorbell_is_rung_by_its_place() {
         assert_eq!(store(&mut frame, instruction, DEVICE + offset), 0);
         assert_eq!(event(), (Some(Kind::Doorbell), [1 << queue, 0, 0, 0]));
     }
+    accessed(&mut frame, STORE, DEVICE + 0x104);
+    assert_eq!(light(&mut frame), Code::FULL, "a load");
     assert_eq!(store(&mut frame, 0x7dc4_292e, DEVICE + 0x104), Code::FULL);
     access(&mut frame, 0x7dc4_292e, DEVICE + 0x104);
     assert_eq!(event(), (Some(Kind::Doorbell), [1 << 1, 0, 0, 0]));
@@ -281,6 +315,101 @@ fn who_rings_while_somebody_is_inside_goes_on_at_once() {
     // SAFETY: inside, for a vCPU that nobody else has.
     unsafe { service.rung(&mut Inside(vcpu)) };
     assert_eq!(event(), (Some(Kind::Doorbell), [1 << 6 | 1, 0, 0, 0]), "who was inside sees to it");
+}
+
+#[test]
+fn who_rings_hears_what_the_attention_word_says() {
+    let (vcpu, mut frame) = served_with(Doorbells { first: 0x100, size: 4, by: BY_VALUE });
+    assert!(vcpu.vm.services().unwrap().all[0].rings(0));
+    vcpu.attention.raise(Reasons::UNHALT);
+    assert_eq!(store(&mut frame, STORE, DEVICE + 0x100), Reasons::UNHALT.bits());
+    assert_eq!(fakes::get("HSRR0"), 0x204);
+}
+
+/// The service's own CPU runs it, not who rings: that wakes the CPU, once.
+#[test]
+fn who_rings_for_a_cpu_that_sleeps_wakes_it() {
+    let doorbells = Doorbells { first: 0x100, size: 4, by: BY_VALUE };
+    let device = |service| Served { base: DEVICE, size: 0x1000, device: 4, bell: 0, doorbells, service };
+    let (_, mut frame) = served_by(service().on_own_cpu(), |service| (vec![device(service)], vec![]));
+    for wakes in [1, 0] {
+        fakes::take_log();
+        assert_eq!(store(&mut frame, STORE, DEVICE + 0x100), 0);
+        assert_eq!([fakes::get("HSRR0"), fakes::get("HSRR1")], [0x204, msr::SF | msr::LE]);
+        let log = fakes::take_log();
+        let count =
+            |name| log.iter().filter(|access| matches!(access, Access::Write(n, _) if *n == name)).count();
+        assert_eq!((count("wake"), count("service enters")), (wakes, 0));
+    }
+}
+
+/// Whichever comes first in the VM, and whichever is looked at first.
+#[test]
+fn each_device_has_doorbells_of_its_own() {
+    let [quiet, by_place, first, second, moves] = core::array::from_fn(|n| DEVICE + 0x1000 * n as u64);
+    let [value, place] = [BY_VALUE, BY_PLACE].map(|by| Doorbells { first: 0x100, size: 0x10, by });
+    let (vcpu, mut frame) = served_by(service(), |service| {
+        let at = |base, bell, doorbells| Served { base, size: 0x1000, device: 4, bell, doorbells, service };
+        let still =
+            [(quiet, 0, Doorbells::NONE), (by_place, 4, place), (first, 8, value), (second, 12, value)];
+        let bar = Bar::new(Served { bell: 16, ..Served::nowhere(5, value, service) });
+        (still.map(|(base, bell, doorbells)| at(base, bell, doorbells)).into(), vec![bar])
+    });
+    assert_eq!((frame.bells.start, frame.bells.size), (first + 0x100, 0x10), "found without a search");
+    let services = vcpu.vm.services().unwrap();
+    assert!(services.move_bar(services.all[0], 5, moves, 0x10c));
+    frame.set_gpr(3, 3);
+    for (device, queue) in [(by_place, 6), (first, 11), (second, 15), (moves, 19)] {
+        assert_eq!(store(&mut frame, STORE, device + 0x108), 0, "{queue}");
+        assert_eq!(event(), (Some(Kind::Doorbell), [1 << queue, 0, 0, 0]));
+        assert_eq!(fakes::get("HSRR0"), 0x204, "{queue}");
+    }
+    fakes::take_log();
+    assert_eq!(store(&mut frame, STORE_UNSTORED, second + 0x108), Code::FULL);
+    // A BAR may be smaller than its doorbells.
+    for nothing in [quiet + 0x108, moves + 0x10c, first, first + 0x110, second + 0xfc] {
+        assert_eq!(store(&mut frame, STORE, nothing), Code::FULL, "{nothing:#x}");
+    }
+    assert_eq!((entered(), fakes::get("HSRR0")), (0, 0x200));
+}
+
+/// A device is little-endian, whatever the guest is.
+#[test]
+fn a_doorbell_is_rung_in_either_byte_order() {
+    let (_, mut frame) = served_with(Doorbells { first: 0x100, size: 4, by: BY_VALUE });
+    let bell = DEVICE + 0x100;
+    frame.set_gpr(0, 9 << 24 | 9);
+    frame.set_gpr(3, 5 << 24 | 6);
+    for (order, queue) in [(msr::LE, 6), (0, 5)] {
+        assert_eq!(store_in(&mut frame, order, STORE, bell), 0);
+        assert_eq!(event(), (Some(Kind::Doorbell), [1 << queue, 0, 0, 0]));
+    }
+    // `stw r3, 0x90(r4)`, which is one of R0 if it is read in the wrong order.
+    assert_eq!(store_in(&mut frame, 0, STORE | 0x90, bell), 0);
+    assert_eq!(event(), (Some(Kind::Doorbell), [1 << 5, 0, 0, 0]));
+    // A store that changes the order is not of the light tier.
+    assert_eq!(store(&mut frame, STORE_REVERSED, bell), Code::FULL);
+    access(&mut frame, STORE_REVERSED, bell);
+    assert_eq!((event(), frame.pc), ((Some(Kind::Doorbell), [1 << 5, 0, 0, 0]), 0x204));
+}
+
+#[test]
+fn a_store_that_is_more_than_a_doorbell_is_left_to_the_full_tier() {
+    let (vcpu, mut frame) = served_with(Doorbells { first: 0xffc, size: 4, by: BY_VALUE });
+    let bell = DEVICE + 0xffc;
+    fakes::take_log();
+    assert_eq!(store(&mut frame, STORE_UPDATE, bell), Code::FULL, "it changes R4");
+    assert_eq!(store(&mut frame, STORE, bell + 2), Code::FULL, "it is in two pages");
+    accessed(&mut frame, STORE, bell);
+    fakes::set("HDSISR", 1 << 30 | 1 << 25 | 1 << 17);
+    assert_eq!(light(&mut frame), Code::FULL, "the guest's tables");
+    fakes::set("HDSISR", 1 << 30 | 1 << 25);
+    fakes::set("HSRR0", vcpu.vm.life().ram.size());
+    assert_eq!(light(&mut frame), Code::FULL, "no instruction");
+    assert_eq!(entered(), 0);
+    // What is no whole word is one nevertheless.
+    assert_eq!(store(&mut frame, STORE_HALF, bell + 2), 0);
+    assert_eq!(entered(), 2, "it is attached first");
 }
 
 #[test]
