@@ -137,7 +137,7 @@ impl<'a, I: Image, S: Store> Overlay<'a, I, S> {
 
     /// Says whether a span that begins in this cluster and ends there has all of it, as far as the disk goes.
     const fn is_whole(&self, at: u64, length: u64) -> bool {
-        at % CLUSTER == 0 && (length == CLUSTER || at + length == self.sectors * SECTOR)
+        at.is_multiple_of(CLUSTER) && (length == CLUSTER || at + length == self.sectors * SECTOR)
     }
 
     /// How many bytes of a span lie in the first cluster that it touches.
