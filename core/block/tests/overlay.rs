@@ -164,7 +164,7 @@ fn one_call_looks_at_some_places_however_many_it_wants() {
         disk.write(cluster * CLUSTER, &ram, Span { address: Ram::BASE, length: 1 }).unwrap();
     }
     let mut disk = Overlay::new(&[][..], &mut store[..], kept, sectors).unwrap();
-    [3999, 7999].map(|cluster| disk.discard(cluster * CLUSTER, CLUSTER).unwrap());
+    [3999, 7999].into_iter().for_each(|cluster| disk.discard(cluster * CLUSTER, CLUSTER).unwrap());
     let mut write =
         || disk.write(PLACES as u64 * CLUSTER, &ram, Span { address: Ram::BASE, length: 2 * CLUSTER as u32 });
     assert_eq!([write(), write()], [Err(Failure::Busy), Ok(())]);
