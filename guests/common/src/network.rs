@@ -2,8 +2,9 @@
 //! The guest that exchanges packets with another VM, where the same guest receives them: as `peer` on its command line says.
 //!
 //! With `row=` it measures: it rings once for `packets=` packets of `bytes=` each, and then waits a while, in which the other one takes its interrupt and them.
-//! At the end that says how many have come. With `segments` it sends [segments](segment) instead, and with `sleep` both share a CPU:
-//! they send in turn, and sleep until the other one has sent. Without `row=` it is a test, which attacks the device, too.
+//! At the end that says how many have come. With `segments` it sends [segments](segment) instead. With `sleep` both send in turn, and sleep
+//! until the other one has sent. With `silence=` the other one alone sleeps, and that many microseconds pass between two operations. Without
+//! `row=` it is a test, which attacks the device, too.
 
 mod attacks;
 mod bare;
@@ -21,7 +22,7 @@ use driver::{ADDRESS, COUNT, DATA, DEVICE, Device, END, HELLO, LAST, MARK, Packe
 
 /// How long a hello waits for an answer, in microseconds.
 const PAUSE: u64 = 10_000;
-/// How long the receiver may take for an operation, in microseconds.
+/// How long the receiver may take for an operation, in microseconds, unless there is to be silence.
 const AWAY: u64 = 10;
 
 /// Tests, measures, or receives; returns whether the machine is to be reset for a second life.
@@ -43,9 +44,16 @@ fn start(machine: &Machine) -> Result<Device<'_>, Wrong> {
     Device::start(&function).ok_or("the device does not start")
 }
 
-/// Says that it is there while nothing comes; takes packets until the last end. Who sleeps says it at first, and to who asks, and answers
-/// each packet.
+/// How long nothing is sent between two operations, in microseconds; zero if the receiver does not sleep meanwhile.
+fn silence() -> u64 {
+    options::number("silence", 0)
+}
+
+/// Says that it is there while nothing comes; takes packets until the last end. Who sleeps says it at first, and to who asks, and, unless
+/// there is to be silence, answers each packet.
 fn receive(mut device: Device<'_>) -> Result<(), Wrong> {
+    let answers = device.sleeps;
+    device.sleeps |= silence() != 0;
     let hello = Packet { to: ADDRESS, from: device.mac, kind: HELLO, number: 0, bytes: SHORTEST };
     let (mut count, mut mark) = (0, 0);
     if device.sleeps {
@@ -59,14 +67,14 @@ fn receive(mut device: Device<'_>) -> Result<(), Wrong> {
             continue;
         };
         let number = match came.kind {
+            DATA if !answers => {
+                count += 1;
+                continue;
+            }
             DATA | HELLO if device.sleeps => {
                 count += u64::from(came.kind == DATA);
                 device.put(Packet { to: came.from, from: device.mac, ..came })?;
                 device.send()?;
-                continue;
-            }
-            DATA => {
-                count += 1;
                 continue;
             }
             END => count,
@@ -90,6 +98,8 @@ struct Sender<'a> {
     packets: u64,
     /// Whether they are segments.
     segments: bool,
+    /// How long the receiver may take for an operation, in microseconds.
+    pause: u64,
     /// How many were sent, or what went wrong.
     sent: RefCell<Result<u64, Wrong>>,
     /// The clock, of which it may take long to find out how fast it is.
@@ -99,7 +109,7 @@ struct Sender<'a> {
 impl<'a> Sender<'a> {
     /// Waits for the other one.
     fn new(mut device: Device<'a>) -> Result<Self, Wrong> {
-        if device.sleeps {
+        if device.sleeps || silence() != 0 {
             device.put(Packet { to: ADDRESS, from: device.mac, kind: HELLO, number: 0, bytes: SHORTEST })?;
             device.send()?;
         }
@@ -108,7 +118,15 @@ impl<'a> Sender<'a> {
         let packet = Packet { to: hello.from, from: device.mac, kind: DATA, number: 0, bytes };
         let (packets, segments) = (options::number("packets", 1), options::get("segments").is_some());
         let (device, sent) = (RefCell::new(device), RefCell::new(Ok(0)));
-        Ok(Self { device, packet, packets, segments, sent, clock: clock::clock() })
+        Ok(Self {
+            device,
+            packet,
+            packets,
+            segments,
+            pause: silence().max(AWAY),
+            sent,
+            clock: clock::clock(),
+        })
     }
 
     fn measure(self, row: &str) -> Result<(), Wrong> {
@@ -117,7 +135,7 @@ impl<'a> Sender<'a> {
             false => bench::measure(
                 row,
                 |rounds| (0..rounds).for_each(|_| self.operate()),
-                |rounds| (0..rounds).for_each(|_| wait(&self.clock)),
+                |rounds| (0..rounds).for_each(|_| self.wait()),
             ),
             // Every second packet is the other one's.
             true => {
@@ -137,7 +155,7 @@ impl<'a> Sender<'a> {
     fn operate(&self) {
         let mut sent = self.sent.borrow_mut();
         *sent = sent.and_then(|sent| self.send(sent));
-        wait(&self.clock);
+        self.wait();
     }
 
     /// A packet there, and another one back.
@@ -159,12 +177,11 @@ impl<'a> Sender<'a> {
         device.send()?;
         Ok(sent + self.packets)
     }
-}
-
-/// Leaves the other one time. What it does then may take long in an emulator that runs its CPUs in turn, so it has its turn twice
-/// more.
-fn wait(clock: &Clock) {
-    clock.wait(AWAY, || false);
-    (clock.relax)();
-    (clock.relax)();
+    /// Leaves the other one time. What it does then may take long in an emulator that runs its CPUs in turn, so it has its turn twice
+    /// more.
+    fn wait(&self) {
+        self.clock.wait(self.pause, || false);
+        (self.clock.relax)();
+        (self.clock.relax)();
+    }
 }
