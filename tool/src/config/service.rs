@@ -134,6 +134,20 @@ impl Draft {
 
     /// Makes the service that is this disk in the VM of this name, by this program of ours. Its place is where the VM names the disk.
     pub fn of_disk(name: At<String>, disk: usize, program: &str, runs: Runs, vm: &str) -> Self {
+        let mut draft = Self::of_function(name, program, runs, vm);
+        draft.service.disk = Some(disk);
+        draft
+    }
+
+    /// Makes the service that is the entropy device of the VM of this name. Its place is where the VM says that it has one.
+    pub fn of_entropy(name: At<String>, runs: Runs, vm: &str) -> Self {
+        let mut draft = Self::of_function(name, "rng", runs, vm);
+        draft.service.device = ServiceDevice::Entropy;
+        draft
+    }
+
+    /// Makes a service of ours that is a PCI function of the VM of this name, and reaches its memory. Its place is that of its name.
+    fn of_function(name: At<String>, program: &str, runs: Runs, vm: &str) -> Self {
         let span = name.span.clone();
         Self {
             service: Service {
@@ -141,29 +155,6 @@ impl Draft {
                 program: At::new(Program::Ours(program.to_owned()), span.clone()),
                 vm: None,
                 device: ServiceDevice::Pci,
-                limit: runs.limit,
-                memory: true,
-                disk: Some(disk),
-                uplink: None,
-                card: NetworkCard::default(),
-                cpu: None,
-            },
-            serves: Serves::Vm(At::new(vm.to_owned(), span.clone())),
-            device: span.clone(),
-            memory: span,
-            runs,
-        }
-    }
-
-    /// Makes the service that is the entropy device of the VM of this name. Its place is where the VM says that it has one.
-    pub fn of_entropy(name: At<String>, runs: Runs, vm: &str) -> Self {
-        let span = name.span.clone();
-        Self {
-            service: Service {
-                name,
-                program: At::new(Program::Ours("rng".to_owned()), span.clone()),
-                vm: None,
-                device: ServiceDevice::Entropy,
                 limit: runs.limit,
                 memory: true,
                 disk: None,
