@@ -85,6 +85,8 @@ pub struct Boot {
     pub gdb: Option<u16>,
     /// Its network cards. Each is on a network of QEMU's own, which leads to this computer's.
     pub cards: Vec<NetworkCard>,
+    /// Whether all of them are on one wire instead, which leads nowhere else.
+    pub wired: bool,
     /// The ports of this computer that lead to guests behind the first of them.
     pub forwards: Vec<Forward>,
     /// Its disk controllers, those of each kind in their order.
@@ -123,6 +125,7 @@ impl Boot {
             counted: false,
             gdb: None,
             cards: Vec::new(),
+            wired: false,
             forwards: Vec::new(),
             drives: Vec::new(),
             iommu: false,
@@ -199,12 +202,18 @@ impl Boot {
             device.push_str(BEHIND_IOMMU);
         }
         let mut arguments = self.place(number, &mut device);
+        let network = if self.wired { format!("hubport,id=net{number},hubid=0") } else { self.user(number) };
+        arguments.extend(["-netdev".into(), network, "-device".into(), device]);
+        arguments
+    }
+
+    /// A card's network of QEMU's own.
+    fn user(&self, number: usize) -> String {
         let mut network = format!("user,id=net{number}");
         for Forward { host, guest } in self.forwards.iter().filter(|_| number == 0) {
             network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
         }
-        arguments.extend(["-netdev".into(), network, "-device".into(), device]);
-        arguments
+        network
     }
 
     /// The arguments that give a device a place of its own, where there is not one for all, and that a device needs, which says so.
@@ -426,6 +435,10 @@ mod tests {
         assert!(shown.contains(first) && shown.contains("-netdev user,id=net1 "), "{shown}");
         assert!(shown.contains("-device e1000e,netdev=net0,romfile="), "{shown}");
         assert!(shown.contains("-device virtio-net-pci,netdev=net1,romfile="), "{shown}");
+        boot.wired = true;
+        let shown = boot.shown(Path::new("qemu"));
+        assert!(!shown.contains("user,id="), "{shown}");
+        assert!(["net0", "net1"].iter().all(|net| shown.contains(&format!("hubport,id={net},hubid=0 "))));
         boot.board = Board::Powernv9;
         let shown = boot.shown(Path::new("qemu"));
         let bridge = "-device pnv-phb,id=phb1,chip-id=0,index=1 ";

@@ -130,7 +130,7 @@ pub fn blank(subject: Subject, row: &Row, platform: &Platform) -> Figure {
 fn kinds<'r>(reading: &'r Reading, iterations: u64, row: &Row) -> Result<Vec<Kind<'r>>> {
     let counted = row.counted;
     let (frequent, others): (Vec<_>, Vec<_>) =
-        gather(&reading.groups, counted).into_iter().partition(|groups| visits(groups) * 2 >= iterations);
+        gather(&reading.groups, row).into_iter().partition(|groups| visits(groups) * 2 >= iterations);
     let includes = |groups: &Vec<&Group>| groups.iter().any(|group| counted.includes(&group.reason));
     let of = |groups: &Vec<&Group>| groups.first().map(|group| (group.cpu, group.reason.clone()));
     let part: Vec<_> = frequent.iter().filter(|groups| includes(groups)).map(of).collect();
@@ -183,13 +183,14 @@ fn visits(groups: &[&Group]) -> u64 {
 }
 
 /// Puts groups together that differ only in where an interrupt happened to find the guest; and the HLTs of vCPUs that
-/// take turns, each in a loop of its own.
-fn gather(groups: &[Group], counted: Counted) -> Vec<Vec<&Group>> {
+/// take turns, each in a loop of its own; and what two VMs do in turn, each on its CPU.
+fn gather<'r>(groups: &'r [Group], row: &Row) -> Vec<Vec<&'r Group>> {
     let mut gathered: BTreeMap<_, Vec<&Group>> = BTreeMap::new();
     for group in groups {
-        let anywhere = happens_anywhere(&group.reason) || group.reason == "hlt" && counted.is_of_turns();
+        let anywhere = happens_anywhere(&group.reason) || group.reason == "hlt" && row.counted.is_of_turns();
         let place = if anywhere { None } else { Some(group.pc) };
-        gathered.entry((group.cpu, &group.reason, place)).or_default().push(group);
+        let cpu = (!row.wired).then_some(group.cpu);
+        gathered.entry((cpu, &group.reason, place)).or_default().push(group);
     }
     gathered.into_values().collect()
 }

@@ -95,6 +95,8 @@ pub struct Row {
     pub lines: &'static str,
     /// Whether a second VM with the same guest takes part, on a network of both.
     pub peer: bool,
+    /// Whether each of the two is on a network of its own, behind whose uplinks is one wire.
+    pub wired: bool,
     /// The guest's disk, if it has one.
     pub disk: Option<Disk>,
     /// Whether the service has a CPU of its own.
@@ -178,6 +180,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         shared: None,
         lines: "",
         peer: false,
+        wired: false,
         disk: None,
         own_cpu: false,
         memory: 16,
@@ -197,10 +200,10 @@ impl Row {
         // A Raspberry Pi in QEMU has less than 1 GiB, and its boot is not that of QEMU's own boards.
         let fits = platform.board != Board::Rpi4 || !self.touches && self.counted != Counted::Boot;
         let has_levels = !self.la57 || platform.cpu == "max";
-        // Each operation waits for QEMU, so these rows take long.
+        // Operations of the machine's own devices take long in QEMU.
         let is_usual = || platform.name == Platform::usual_of(self.isa).name;
-        let has_controller = self.disk != Some(Disk::Nvme) || is_usual();
-        self.isa == platform.isa() && self.cpus() <= platform.cpus() && fits && has_levels && has_controller
+        let has_devices = self.disk != Some(Disk::Nvme) && !self.wired || is_usual();
+        self.isa == platform.isa() && self.cpus() <= platform.cpus() && fits && has_levels && has_devices
     }
 
     /// Whether the guest's counter counts the operation's instructions: it runs while any CPU does, so with several it counts what
@@ -234,8 +237,8 @@ impl Row {
         Row { fewer: 128, least: BLOCKS, memory: 2 * BLOCKS + 64 + firmware, options, ..*self }
     }
 
-    /// The rest of the VM's table in a configuration.
-    pub fn table(&self) -> String {
+    /// The rest of the VM's table in a configuration. If the row has a second VM, it is on this network.
+    pub fn table(&self, network: &str) -> String {
         let Row { memory, vcpus, .. } = self;
         let mut table = format!("memory = \"{memory}MiB\"\nvcpus = {vcpus}\n");
         if self.isa == Isa::Arm64 {
@@ -243,7 +246,7 @@ impl Row {
         }
         table.push_str(self.lines);
         if self.peer {
-            table.push_str("networks = [\"lan\"]\n");
+            table.push_str(&format!("networks = [\"{network}\"]\n"));
         }
         if self.disk.is_some() {
             table.push_str("disks = [\"data\"]\n");

@@ -4,7 +4,7 @@
 use super::{BOOT, Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 47] = [
+pub const ROWS: [Row; 48] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -19,6 +19,10 @@ pub const ROWS: [Row; 47] = [
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     packet("segment", "64 KiB of TCP to another VM, both CPUs", "segments"),
     packet("packet-sleeping", "64 bytes to a VM that sleeps on its own CPU", "bytes=64 silence=30"),
+    Row {
+        wired: true,
+        ..packet("packet-uplink", "64 bytes by two network cards to a VM that sleeps", "bytes=64 sleep")
+    },
     Row {
         shared: Some(ONE_CPU),
         ..packet("packet-1cpu", "64 bytes to a VM on the same CPU, which sleeps", "bytes=64 sleep")

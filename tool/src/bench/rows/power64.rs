@@ -5,7 +5,7 @@ use super::{Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 32] = [
+pub const ROWS: [Row; 33] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -26,6 +26,10 @@ pub const ROWS: [Row; 32] = [
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     packet("segment", "64 KiB of TCP to another VM, both CPUs", "segments"),
     packet("packet-sleeping", "64 bytes to a VM that sleeps on its own CPU", "bytes=64 silence=30"),
+    Row {
+        wired: true,
+        ..packet("packet-uplink", "64 bytes by two network cards to a VM that sleeps", "bytes=64 sleep")
+    },
     Row {
         shared: Some(ONE_CPU),
         ..packet("packet-1cpu", "64 bytes to a VM on the same CPU, which sleeps", "bytes=64 sleep")

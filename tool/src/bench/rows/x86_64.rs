@@ -5,7 +5,7 @@ use super::{BOOT, Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping,
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 39] = [
+pub const ROWS: [Row; 40] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -24,6 +24,10 @@ pub const ROWS: [Row; 39] = [
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     packet("segment", "64 KiB of TCP to another VM, both CPUs", "segments"),
     packet("packet-sleeping", "64 bytes to a VM that sleeps on its own CPU", "bytes=64 silence=30"),
+    Row {
+        wired: true,
+        ..packet("packet-uplink", "64 bytes by two network cards to a VM that sleeps", "bytes=64 sleep")
+    },
     Row {
         shared: Some(ONE_CPU),
         ..packet("packet-1cpu", "64 bytes to a VM on the same CPU, which sleeps", "bytes=64 sleep")

@@ -31,6 +31,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     for drive in &mut boot.drives {
         drive.behind = Some(Behind::Zeros { bytes: DISK_SIZE << 20, latency: LATENCY });
     }
+    boot.wired = row.wired;
     boot.counted = true;
     boot.cpu.push_str(run.variant.cpu);
     // Other platforms than the usual one are there to be compared with it, whatever their CPUs need.
@@ -79,7 +80,7 @@ pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> St
         guest = row.guest,
         cmdline = row.cmdline(iterations),
         map = map(row.isa),
-        table = row.table(),
+        table = row.table(NEAR),
         services = services(row, platform.board, row.name),
     )
 }
@@ -93,7 +94,7 @@ fn map(isa: Isa) -> &'static str {
 /// outside the hypervisor. Of most rows it is not.
 pub fn services(row: &Row, board: Board, vm: &str) -> String {
     if row.peer {
-        return peer(row);
+        return peer(row, board);
     }
     if let Some(disk) = row.disk {
         return table_of(disk, board);
@@ -124,15 +125,25 @@ fn table_of(disk: Disk, board: Board) -> String {
     table
 }
 
-/// The other VM of a row, and the network of both. An emulator that others keep from running is not to be taken for a service
-/// that loops.
-fn peer(row: &Row) -> String {
+/// The networks of a row's VM, and of the other one where that has its own.
+const NEAR: &str = "lan";
+const FAR: &str = "far";
+
+/// The other VM of a row, and the network of both, or one for each with a network card, which is guarded where the board has an IOMMU. An
+/// emulator that others keep from running is not to be taken for a service that loops.
+fn peer(row: &Row, board: Board) -> String {
     let Row { guest, options, .. } = row;
+    let network = |name: &str| format!("[[network]]\nname = \"{name}\"\ntime-limit = \"1s\"\n");
+    let uplink =
+        |card: &str| format!("uplink = \"{card}\"\ncard = \"e1000e\"\ntrusted = {}\n", !board.has_iommu());
+    let (far, networks) = match row.wired {
+        false => (NEAR, network(NEAR)),
+        true => (FAR, [network(NEAR), uplink("net0"), network(FAR), uplink("net1")].concat()),
+    };
     format!(
-        "[[vm]]\nname = \"peer\"\nkernel = \"guest:{guest}\"\ncmdline = \"peer {options}\"\n{}{}\
-         [[network]]\nname = \"lan\"\ntime-limit = \"1s\"\n",
+        "[[vm]]\nname = \"peer\"\nkernel = \"guest:{guest}\"\ncmdline = \"peer {options}\"\n{}{}{networks}",
         map(row.isa),
-        row.table(),
+        row.table(far),
     )
 }
 
@@ -143,9 +154,8 @@ fn service(isa: Isa, row: &str) -> Option<&'static str> {
         "io-user" if isa == Isa::Arm64 => Some("uart-16550"),
         "io-user" => Some("uart"),
         "doorbell" | "doorbell-busy" | "service-cpu" => Some("doorbell"),
-        "packet" | "packet-1500" | "packet-batch" | "packet-sleeping" | "packet-1cpu" | "segment" => {
-            Some("switch")
-        }
+        "packet" | "packet-1500" | "packet-batch" | "packet-sleeping" | "packet-uplink" | "packet-1cpu"
+        | "segment" => Some("switch"),
         "disk-read" | "disk-write" | "disk-batch" => Some("disk"),
         "drive-read" | "drive-write" | "drive-batch" => Some("drive"),
         _ => None,
@@ -197,7 +207,10 @@ mod tests {
             let config = config::parse(&text, &surroundings).unwrap();
             let runs: Vec<&Program> = config.services.iter().map(|service| &service.program.value).collect();
             let named = service(row.isa, row.name).map(|name| Program::Ours(name.to_owned()));
-            assert_eq!(runs, named.iter().collect::<Vec<_>>(), "{} on {}", row.name, row.isa);
+            // A network for each of two cards.
+            let count = if row.wired { 2 } else { named.iter().len() };
+            let expected: Vec<_> = named.iter().cycle().take(count).collect();
+            assert_eq!(runs, expected, "{} on {}", row.name, row.isa);
             found += runs.len();
         }
         assert!(found > 0);
