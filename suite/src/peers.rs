@@ -10,7 +10,7 @@ use turnstile::bench::recorded::Recorded;
 use turnstile::bench::rows::FEWEST;
 use turnstile::bench::rows::{self, ROWS, Row};
 use turnstile::bench::runner::{Job, Measured, Runner};
-use turnstile::bench::subjects::{Subject, disks, kvm, peer};
+use turnstile::bench::subjects::{Subject, difference, kvm, peer};
 use turnstile::failure::{Failure, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
@@ -57,7 +57,7 @@ pub fn others(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
 /// Measures requests to KVM's disks and compares: the figures are those of Debian's QEMU and of the guest's kernel, too, which Debian
 /// replaces without a new host.
 pub fn disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
-    let fetched = peers::linux(layout, isa).and_then(|_| disks::fetch(layout));
+    let fetched = peers::linux(layout, isa).and_then(|_| difference::fetch(layout));
     match fetched {
         Err(failure) => Verdict::Skipped(failure.to_string()),
         Ok(()) => Verdict::from(compare_disks(layout, qemu, isa)),
@@ -68,7 +68,7 @@ fn compare_disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
     let recorded = Recorded::load(layout)?;
     let rows = rows::of(isa).iter().filter(|row| DISK_ROWS.contains(&row.name));
     let jobs: Vec<Job> = rows.map(|row| Job::new(Subject::KvmVhe, row)).collect();
-    let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(disks::LIMIT).measure(&jobs);
+    let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(difference::LIMIT).measure(&jobs);
     let mut wrong = Vec::new();
     for (job, result) in jobs.iter().zip(results) {
         let measured = result?.figure.instructions;
