@@ -145,7 +145,7 @@ impl<'a> Runner<'a> {
             variant: &job.variant,
         };
         if difference::has(job.subject, job.row) {
-            let difference = difference::measure(&run)?;
+            let difference = difference::measure(job.subject, &run)?;
             let figure = measure::of_difference(job.subject, job.row, job.variant.platform, &difference);
             let _ = remove_dir_all(&run.folder);
             let Difference { version, mitigations, .. } = difference;

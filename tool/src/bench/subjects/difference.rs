@@ -16,11 +16,9 @@ use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
 use crate::meter::Options;
 use crate::meter::reading::{Reading, Total};
-use crate::setup::debian::{self, Flavour};
+use crate::setup::debian::{self, Debian, Flavour};
 use crate::setup::{images, initramfs, last_lines, monitor};
 
-/// The host.
-const HOST: kvm::Host = kvm::Host::Vhe;
 /// A guest's memory in MiB.
 const MEMORY: u64 = 256;
 /// The processor time of a run in which kernels boot, some in another one.
@@ -28,9 +26,18 @@ pub const LIMIT: Duration = Duration::from_secs(400);
 /// What a guest says when its program has done all.
 const DONE: &str = "turnstile: work ok";
 
+/// The host of a subject, if that is one whose guests have such devices here.
+fn host(subject: Subject) -> Option<kvm::Host> {
+    match subject {
+        Subject::KvmVhe => Some(kvm::Host::Vhe),
+        Subject::KvmNvhe => Some(kvm::Host::Nvhe),
+        _ => None,
+    }
+}
+
 /// Whether a row of a subject is measured so.
 pub fn has(subject: Subject, row: &Row) -> bool {
-    subject == Subject::KvmVhe && (disks::has(row) || networks::has(row))
+    host(subject).is_some() && (disks::has(row) || networks::has(row))
 }
 
 /// What was counted in two boots, of which the second one did `operations` more.
@@ -84,30 +91,31 @@ pub fn fetch(layout: &Layout) -> Result<()> {
 }
 
 /// Boots twice, and counts.
-pub fn measure(run: &Run<'_>) -> Result<Difference> {
-    let host = HOST.peer(run.layout)?;
+pub fn measure(subject: Subject, run: &Run<'_>) -> Result<Difference> {
+    let host = host(subject).ok_or_else(|| Failure::failed("its guests have no devices here"))?;
+    let peer = host.peer(run.layout)?;
     let plan = match networks::has(run.row) {
-        true => networks::plan(run, &host)?,
-        false => disks::plan(run, &host),
+        true => networks::plan(run, &peer)?,
+        false => disks::plan(run, &peer),
     };
-    let (less, _) = count(run, &plan, 0)?;
-    let (more, mitigations) = count(run, &plan, 1)?;
+    let (less, _) = count(run, host, &plan, 0)?;
+    let (more, mitigations) = count(run, host, &plan, 1)?;
     if more.outside <= less.outside {
         return Err(Failure::failed("more operations took no more instructions"));
     }
-    let version = kvm::version(HOST, run.layout)?;
+    let version = kvm::version(host, run.layout)?;
     Ok(Difference { operations: plan.operations, less, more, version, mitigations })
 }
 
 /// Counts one of the two boots. Also says what the host does against speculation.
-fn count(run: &Run<'_>, plan: &Plan, boot: usize) -> Result<(Total, String)> {
+fn count(run: &Run<'_>, host: kvm::Host, plan: &Plan, boot: usize) -> Result<(Total, String)> {
     let folder = run.folder.join(boot.to_string());
     std::fs::create_dir_all(&folder).context(|| format!("cannot create {}", folder.display()))?;
     let out = folder.join("reading.json");
     let words = format!("--monitors=/monitors --settle={}", kvm::SETTLE);
     let files = files(run.layout, plan, boot, &folder)?;
     let files: Vec<_> = files.iter().map(|(name, file)| (name.as_str(), file.clone())).collect();
-    let mut boot = kvm::boot_host(HOST, run.layout, &files, plan.cpus, &folder, &words)?;
+    let mut boot = kvm::boot_host(host, run.layout, &files, plan.cpus, &folder, &words)?;
     boot.counted = true;
     boot.extra.extend(plan.emulator.iter().cloned());
     boot.extra.extend(["-plugin".into(), Options::default().argument(&run.meter, &out)]);
@@ -125,13 +133,19 @@ fn count(run: &Run<'_>, plan: &Plan, boot: usize) -> Result<(Total, String)> {
 
 /// The files of the host, with their names.
 fn files(layout: &Layout, plan: &Plan, boot: usize, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let debian = debian::ensure(layout, Isa::Arm64, Flavour::Cloud)?;
+    let drivers = folder.join("drivers.cpio");
+    write_atomically(&drivers, &debian::initrd_with_drivers(layout, Isa::Arm64, Flavour::Cloud)?)?;
+    let debian = debian(layout)?;
     let (commands, mut files) = (folder.join("monitors"), monitor::ensure(layout)?.files());
+    let program = images::work(layout, Isa::Arm64)?;
+    let program = std::fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
     let all: Vec<String> = plan.guests.iter().enumerate().map(|(at, guest)| command(at, guest)).collect();
     write_atomically(&commands, all.join("\n").as_bytes())?;
     files.extend([("monitors".to_owned(), commands), ("guest".to_owned(), debian.kernel.clone())]);
     for (at, guest) in plan.guests.iter().enumerate() {
-        let initrd = initrd(layout, folder, at, guest.told.get(boot).map_or("", String::as_str))?;
+        let initrd = folder.join(format!("initramfs{at}"));
+        let told = guest.told.get(boot).map_or("", String::as_str);
+        write_atomically(&initrd, &initramfs::with_program(&drivers, "work", &program, told.as_bytes())?)?;
         files.push((format!("initrd{at}"), initrd));
     }
     for (at, module) in plan.modules.iter().enumerate() {
@@ -146,15 +160,10 @@ fn files(layout: &Layout, plan: &Plan, boot: usize, folder: &Path) -> Result<Vec
     Ok(files)
 }
 
-/// Debian's initramfs with the drivers of the guest's devices, and the program with what it is told.
-fn initrd(layout: &Layout, folder: &Path, guest: usize, told: &str) -> Result<PathBuf> {
-    let drivers = folder.join("drivers.cpio");
-    write_atomically(&drivers, &debian::initrd_with_drivers(layout, Isa::Arm64, Flavour::Cloud)?)?;
-    let program = images::work(layout, Isa::Arm64)?;
-    let program = std::fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
-    let initrd = folder.join(format!("initramfs{guest}"));
-    write_atomically(&initrd, &initramfs::with_program(&drivers, "work", &program, told.as_bytes())?)?;
-    Ok(initrd)
+/// Debian's kernel and busybox, which have been fetched.
+pub fn debian(layout: &Layout) -> Result<Debian> {
+    debian::cached(layout, Isa::Arm64, Flavour::Cloud)
+        .ok_or_else(|| Failure::failed("Debian's kernel is not in the cache any more").help("run this again"))
 }
 
 /// QEMU's command for a guest, a word in each line.
@@ -188,12 +197,12 @@ mod tests {
     use crate::bench::rows;
 
     #[test]
-    fn one_host_has_devices() {
+    fn arm64_hosts_have_devices() {
         let row = |isa, name: &str| rows::select(isa, &[name.to_owned()]).unwrap()[0];
         for name in ["disk-write", "packet", "packet-sleeping", "segment"] {
             let row = row(Isa::Arm64, name);
-            assert!(has(Subject::KvmVhe, row) && !has(Subject::KvmNvhe, row), "{name}");
-            assert!(!has(Subject::Turnstile, row), "{name}");
+            assert!(has(Subject::KvmVhe, row) && has(Subject::KvmNvhe, row), "{name}");
+            assert!(!has(Subject::Turnstile, row) && !has(Subject::Kvm61Vhe, row), "{name}");
         }
         assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "packet-1cpu")), "each vCPU has a CPU of its own");
         assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "drive-read")));

@@ -8,11 +8,10 @@
 use std::ffi::OsString;
 
 use super::Run;
-use super::difference::{Guest, Plan};
+use super::difference::{Guest, Plan, debian};
 use crate::bench::rows::Row;
 use crate::failure::{Context, Result};
 use crate::isa::Isa;
-use crate::setup::debian::{self, Flavour};
 use crate::setup::peers::Peer;
 
 /// How long a turn of a CPU takes at most, in microseconds, if nobody says it.
@@ -50,7 +49,7 @@ pub fn has(row: &Row) -> bool {
 /// Two guests on a network. The second boot does twice as much; of packets after a silence, it sends them, and the first one is silent.
 pub fn plan(run: &Run<'_>, host: &Peer) -> Result<Plan> {
     let operations = operations(run.row, run.iterations);
-    let shell = debian::ensure(run.layout, Isa::Arm64, Flavour::Cloud)?.kernel.with_file_name(SHELL);
+    let shell = debian(run.layout)?.kernel.with_file_name(SHELL);
     let shell = std::fs::read(&shell).context(|| format!("cannot read {}", shell.display()))?;
     Ok(Plan {
         cpus: 4,
