@@ -252,18 +252,18 @@ mod tests {
     }
 
     #[test]
-    fn disks_may_cost_a_little_more_or_less() {
+    fn devices_may_cost_a_little_more_or_less() {
         let is_near = |measured| is_within(DEVICE_TOLERANCE, measured, 40_000.0);
         assert!(is_near(36_000.0) && is_near(44_000.0));
         assert!(!is_near(35_999.0) && !is_near(44_001.0));
     }
 
     #[test]
-    fn rows_of_disks_exist_and_are_recorded() {
+    fn rows_of_devices_exist_and_are_recorded() {
         let recorded = Recorded::load(&Layout::find().unwrap()).unwrap();
-        for name in DISK_ROWS {
+        for name in DISK_ROWS.into_iter().chain(NETWORK_ROWS) {
             let row = ROWS.iter().find(|row| row.name == name).unwrap();
-            assert!(disks::has(Subject::KvmVhe, row), "{name}");
+            assert!(difference::has(Subject::KvmVhe, row), "{name}");
             assert!(recorded.instructions(Subject::KvmVhe, name).is_some(), "{name}");
         }
     }

@@ -197,8 +197,8 @@ pub struct Variant {
     pub cpu: &'static str,
     /// Mitigations of speculative execution (`mitigations=`); off where nothing is said, so that CPUs can be compared.
     pub mitigations: Option<String>,
-    /// How long a turn of the emulated machine's CPUs takes at most in rows of KVM's networks, in microseconds; zero if as long as the
-    /// emulator lets them. It is no property of Turnstile's.
+    /// How long a turn of the emulated machine's CPUs takes at most in rows of networks, in microseconds; zero if as long as the emulator
+    /// lets them. It is the other subjects', too.
     pub turn: Option<u64>,
 }
 

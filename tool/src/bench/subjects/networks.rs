@@ -95,7 +95,7 @@ fn told(row: &Row, side: &str, operations: u64) -> [String; 2] {
 
 /// What the emulator is told, for turns of so many microseconds: a network that the machine has not, with a filter that looks at it so
 /// often. Without a number CPUs run as long as the emulator lets them.
-fn emulator(turn: u64) -> Vec<OsString> {
+pub fn emulator(turn: u64) -> Vec<OsString> {
     if turn == 0 {
         return Vec::new();
     }
