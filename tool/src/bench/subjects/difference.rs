@@ -4,10 +4,10 @@
 //! What an operation costs outside the guest is spread over threads and CPUs, so it is no visit. The figure is a difference: of two
 //! boots, one does more.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::plan::{Guest, Plan, debian};
 use super::{Run, Subject, disks, kvm, mitigations, networks, peer};
 use crate::bench::report::printable;
 use crate::bench::rows::Row;
@@ -16,7 +16,7 @@ use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
 use crate::meter::Options;
 use crate::meter::reading::{Reading, Total};
-use crate::setup::debian::{self, Debian, Flavour};
+use crate::setup::debian::{self, Flavour};
 use crate::setup::{images, initramfs, last_lines, monitor};
 
 /// A guest's memory in MiB.
@@ -53,35 +53,6 @@ pub struct Difference {
     pub version: String,
     /// What the host does against speculation, as it says itself.
     pub mitigations: String,
-}
-
-/// The host and its guests, for a row.
-pub struct Plan {
-    /// How many CPUs the host has: one for the vCPU of each guest, and one for QEMU's other threads of each.
-    pub cpus: u16,
-    /// Modules that the host loads, in their order.
-    pub modules: Vec<PathBuf>,
-    /// Programs of the host, with their names.
-    pub programs: Vec<(&'static str, Vec<u8>)>,
-    /// The guests.
-    pub guests: Vec<Guest>,
-    /// Arguments of the QEMU that emulates the host.
-    pub emulator: Vec<OsString>,
-    /// How many operations the second boot does more.
-    pub operations: u64,
-}
-
-/// A guest of the host.
-#[derive(Clone, Debug)]
-pub struct Guest {
-    /// More words of its kernel's command line.
-    pub append: String,
-    /// Where its console goes.
-    pub serial: &'static str,
-    /// QEMU's arguments for its device.
-    pub device: Vec<String>,
-    /// What its program is told in the first boot and in the second one, in as many bytes: so both are alike up to it.
-    pub told: [String; 2],
 }
 
 /// Gets what these rows need, if it is not in the cache.
@@ -158,12 +129,6 @@ fn files(layout: &Layout, plan: &Plan, boot: usize, folder: &Path) -> Result<Vec
         files.push((format!("bin/{name}"), file));
     }
     Ok(files)
-}
-
-/// Debian's kernel and busybox, which have been fetched.
-pub fn debian(layout: &Layout) -> Result<Debian> {
-    debian::cached(layout, Isa::Arm64, Flavour::Cloud)
-        .ok_or_else(|| Failure::failed("Debian's kernel is not in the cache any more").help("run this again"))
 }
 
 /// QEMU's command for a guest, a word in each line.

@@ -3,7 +3,7 @@
 //! requests of a row, past its kernel's cache.
 
 use super::Run;
-use super::difference::{Guest, Plan};
+use super::plan::{Guest, Plan};
 use crate::bench::rows::{Disk, Row};
 use crate::isa::Isa;
 use crate::setup::peers::Peer;

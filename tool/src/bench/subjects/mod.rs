@@ -8,6 +8,7 @@ mod mitigations;
 mod modules;
 pub mod networks;
 pub mod peer;
+mod plan;
 pub mod turnstile;
 mod xen;
 

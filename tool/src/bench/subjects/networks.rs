@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 
 use super::Run;
-use super::difference::{Guest, Plan, debian};
+use super::plan::{Guest, Plan, debian};
 use crate::bench::rows::Row;
 use crate::failure::{Context, Result};
 use crate::isa::Isa;
