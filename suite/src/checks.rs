@@ -86,8 +86,9 @@ const LONG: [Entry; 6] = [
 ];
 
 /// The checks of one architecture alone in the long run.
-const LONG_OF_ONE: [(Isa, Entry); 4] = [
+const LONG_OF_ONE: [(Isa, Entry); 5] = [
     (Isa::Arm64, ("peers/disks", peers::disks)),
+    (Isa::Arm64, ("peers/networks", peers::networks)),
     // Processor time, which is no count: what else the computer does shows in it.
     (Isa::Arm64, ("meter/slowdown", |layout, qemu, _| metering::slowdown(layout, qemu).into())),
     (

@@ -10,7 +10,7 @@ use turnstile::bench::recorded::Recorded;
 use turnstile::bench::rows::FEWEST;
 use turnstile::bench::rows::{self, ROWS, Row};
 use turnstile::bench::runner::{Job, Measured, Runner};
-use turnstile::bench::subjects::{Subject, disks, kvm, peer};
+use turnstile::bench::subjects::{Subject, difference, kvm, peer};
 use turnstile::failure::{Failure, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
@@ -25,12 +25,14 @@ const TOLERANCE: f64 = 2.0;
 const PLAUSIBLE: std::ops::Range<f64> = 100.0..50_000.0;
 /// The same for cycles in QEMU, among which are those of the host's timer.
 const NATIVE_TOLERANCE: f64 = 5.0;
-/// The same for requests to disks.
-const DISK_TOLERANCE: f64 = 10.0;
+/// The same for requests to disks, and for packets.
+const DEVICE_TOLERANCE: f64 = 10.0;
 /// Processor time of a run.
 const LIMIT: Duration = Duration::from_secs(180);
 /// The rows of disks that are measured: writes take as long as reads, and show no more.
 const DISK_ROWS: [&str; 2] = ["disk-read", "disk-batch"];
+/// The same of networks: a packet that is waited for, and one to a guest that sleeps.
+const NETWORK_ROWS: [&str; 2] = ["packet", "packet-sleeping"];
 /// The row of a large VM that tells kernels apart; the others of it take as long and show no more.
 const FARTHEST: &str = "sgi-to-31-of-32";
 /// The row that the usual run measures: an exit that is answered at once. The long run has the others, too.
@@ -51,36 +53,47 @@ pub fn usual(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
 
 /// The other rows.
 pub fn others(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
-    check(layout, qemu, isa, |row| row.name != USUAL && row.disk.is_none())
+    check(layout, qemu, isa, |row| row.name != USUAL && row.disk.is_none() && !row.peer)
 }
 
 /// Measures requests to KVM's disks and compares: the figures are those of Debian's QEMU and of the guest's kernel, too, which Debian
 /// replaces without a new host.
 pub fn disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
-    let fetched = peers::linux(layout, isa).and_then(|_| disks::fetch(layout));
+    devices(layout, qemu, isa, &DISK_ROWS)
+}
+
+/// The same with packets between KVM's guests.
+pub fn networks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
+    devices(layout, qemu, isa, &NETWORK_ROWS)
+}
+
+fn devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Verdict {
+    let fetched = peers::linux(layout, isa).and_then(|_| difference::fetch(layout));
     match fetched {
         Err(failure) => Verdict::Skipped(failure.to_string()),
-        Ok(()) => Verdict::from(compare_disks(layout, qemu, isa)),
+        Ok(()) => Verdict::from(compare_devices(layout, qemu, isa, names)),
     }
 }
 
-fn compare_disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+fn compare_devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Result<()> {
     let recorded = Recorded::load(layout)?;
-    let rows = rows::of(isa).iter().filter(|row| DISK_ROWS.contains(&row.name));
+    let rows = rows::of(isa).iter().filter(|row| names.contains(&row.name));
     let jobs: Vec<Job> = rows.map(|row| Job::new(Subject::KvmVhe, row)).collect();
-    let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(disks::LIMIT).measure(&jobs);
+    let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(difference::LIMIT).measure(&jobs);
     let mut wrong = Vec::new();
     for (job, result) in jobs.iter().zip(results) {
         let measured = result?.figure.instructions;
         let recorded = recorded.instructions(job.subject, job.row.name);
-        let is_near = |(measured, recorded)| is_within(DISK_TOLERANCE, measured, recorded);
+        let is_near = |(measured, recorded)| is_within(DEVICE_TOLERANCE, measured, recorded);
         if !measured.zip(recorded).is_some_and(is_near) {
             wrong.push(format!("{}: {measured:?} instructions, recorded are {recorded:?}", job.row.name));
         }
     }
     match wrong.is_empty() {
         true => Ok(()),
-        false => Err(Failure::failed("KVM's disks do not cost what was recorded").details(wrong.join("\n"))),
+        false => {
+            Err(Failure::failed("KVM's devices do not cost what was recorded").details(wrong.join("\n")))
+        }
     }
 }
 
@@ -239,18 +252,18 @@ mod tests {
     }
 
     #[test]
-    fn disks_may_cost_a_little_more_or_less() {
-        let is_near = |measured| is_within(DISK_TOLERANCE, measured, 40_000.0);
+    fn devices_may_cost_a_little_more_or_less() {
+        let is_near = |measured| is_within(DEVICE_TOLERANCE, measured, 40_000.0);
         assert!(is_near(36_000.0) && is_near(44_000.0));
         assert!(!is_near(35_999.0) && !is_near(44_001.0));
     }
 
     #[test]
-    fn rows_of_disks_exist_and_are_recorded() {
+    fn rows_of_devices_exist_and_are_recorded() {
         let recorded = Recorded::load(&Layout::find().unwrap()).unwrap();
-        for name in DISK_ROWS {
+        for name in DISK_ROWS.into_iter().chain(NETWORK_ROWS) {
             let row = ROWS.iter().find(|row| row.name == name).unwrap();
-            assert!(disks::has(Subject::KvmVhe, row), "{name}");
+            assert!(difference::has(Subject::KvmVhe, row), "{name}");
             assert!(recorded.instructions(Subject::KvmVhe, name).is_some(), "{name}");
         }
     }

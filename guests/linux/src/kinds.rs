@@ -4,10 +4,16 @@
 use core::ffi::CStr;
 
 use crate::disk;
+use crate::network::{self, Side};
 use crate::sys::{self, Direction, Error, Process};
 
 /// How long `sleep-1ms` sleeps, in nanoseconds.
 const SLEEP: u64 = 1_000_000;
+/// Bytes of frames, without their checksum.
+const SHORT: usize = 64;
+const LONG: usize = 1514;
+/// How many frames are sent at once.
+const WINDOW: usize = 64;
 
 /// Does the work of a kind as often as is said; `None` if there is no such kind.
 pub fn work(program: &CStr, kind: &[u8], times: u64) -> Option<Result<(), Error>> {
@@ -19,6 +25,22 @@ pub fn work(program: &CStr, kind: &[u8], times: u64) -> Option<Result<(), Error>
         b"disk-read" => Some(disk::one_by_one(Direction::Read, times)),
         b"disk-write" => Some(disk::one_by_one(Direction::Write, times)),
         b"disk-batch" => Some(disk::at_once(times)),
+        _ => match kind.strip_prefix(b"answer-") {
+            None => packets(kind, Side::First, times),
+            Some(kind) => packets(kind, Side::Second, times),
+        },
+    }
+}
+
+/// The kinds for which another virtual machine does the other side's part.
+fn packets(kind: &[u8], side: Side, times: u64) -> Option<Result<(), Error>> {
+    match kind {
+        b"packet" => Some(network::exchange(side, SHORT, 1, times)),
+        b"packet-1500" => Some(network::exchange(side, LONG, 1, times)),
+        b"packet-batch" => Some(network::exchange(side, SHORT, WINDOW, times)),
+        b"packet-sleeping" => Some(network::rarely(side, SHORT, false, times)),
+        b"silence" => Some(network::rarely(side, SHORT, true, times)),
+        b"segment" => Some(network::segments(side, times)),
         _ => None,
     }
 }

@@ -9,6 +9,7 @@
 
 mod disk;
 mod kinds;
+mod network;
 mod sys;
 
 use core::ffi::{CStr, c_char};

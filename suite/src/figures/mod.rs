@@ -7,6 +7,7 @@
 //! | `max-gicv2 self-sgi` | the same on a platform of `bench/budgets.toml` |
 //! | `kvm-vhe null-hypercall` | the recorded instructions of another subject |
 //! | `arm64 vcpu-switch.hardware_reads` | operations of another class |
+//! | `kvm-vhe packet.long-turns` | the same where QEMU alone ends the turns of the emulated CPUs |
 //! | `A - B`, `A + 77` | differences and sums of these and of numbers |
 //! | `table arm64` | the table that `./x bench` prints |
 //! | `footprint arm64` | the lines and pages that rows touch |

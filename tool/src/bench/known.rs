@@ -21,6 +21,8 @@ use crate::layout::Layout;
 
 /// The class that means the ratio of whole work in Linux to the same without a hypervisor.
 const WORK: &str = "work";
+/// The class that means the instructions where QEMU alone ends the turns of the emulated CPUs.
+const LONG_TURNS: &str = "long-turns";
 
 /// The budgets and the recorded figures of the checkout, and what its techniques were found to be worth.
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl Known {
         match class {
             INSTRUCTIONS => self.recorded.instructions(subject, row),
             WORK => self.recorded.work(subject, row),
+            LONG_TURNS => self.recorded.long_turns(subject, row),
             _ => {
                 let counts = self.recorded.footprint(subject, row)?.counts();
                 counts.into_iter().find(|(name, _)| *name == class).map(|(_, count)| count)
@@ -137,7 +140,8 @@ mod tests {
         let budgets = "[arm64.max-gicv3]\nnull-hypercall = { instructions = 48, dsb = 2, code_lines = 6, data_lines = 5, pages = 4 }\n\
                        io-kernel = { instructions = 88 }\n[arm64.max-gicv2]\nnull-hypercall = { instructions = 49.5 }\n";
         let recorded = "[kvm-vhe]\nversion = \"Linux 1 KVM\"\n[kvm-vhe.instructions]\nnull-hypercall = 1364\nself-sgi = 9\n\
-                        [kvm-vhe.work]\npipe-2cpus = 1.5\n[kvm-vhe.footprint]\nnull-hypercall = { code_lines = 80, data_lines = 50, pages = 40 }\n";
+                        [kvm-vhe.work]\npipe-2cpus = 1.5\n[kvm-vhe.long_turns]\nself-sgi = 8\n\
+                        [kvm-vhe.footprint]\nnull-hypercall = { code_lines = 80, data_lines = 50, pages = 40 }\n";
         let worth = "[arm64.off.none]\nnull-hypercall = { instructions = 56, dsb = 1 }\n";
         let (recorded, worth) = (toml::from_str(recorded).unwrap(), toml::from_str(worth).unwrap());
         Known { budgets: budgets.parse().unwrap(), recorded, worth }
@@ -151,6 +155,7 @@ mod tests {
         assert_eq!(count("max-gicv2", "instructions"), Some(49.5));
         assert_eq!(count("kvm-vhe", "instructions"), Some(1364.0));
         assert_eq!(known.count("kvm-vhe", "pipe-2cpus", "work"), Some(1.5));
+        assert_eq!(known.count("kvm-vhe", "self-sgi", "long-turns"), Some(8.0));
         assert_eq!([count("arm64", "dsb"), count("max-gicv2", "dsb")], [Some(2.0), Some(0.0)]);
         assert_eq!([count("arm64", "pages"), count("kvm-vhe", "pages")], [Some(4.0), Some(40.0)]);
         assert_eq!(count("max-gicv2", "pages"), None, "not counted there");

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::document::{Figure, Footprint, Part};
 use super::platform::Platform;
 use super::rows::{Counted, Disk, Row};
-use super::subjects::disks::Difference;
+use super::subjects::difference::Difference;
 use super::subjects::{Outcome, Subject};
 use crate::failure::{Failure, Result};
 use crate::meter::reading::{Group, Reading, Total};
@@ -95,11 +95,11 @@ fn boot(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> 
 /// The figure of operations of which a boot did more than another. They have no visits of their own: what they cause outside the
 /// guest is threads', on several CPUs.
 pub fn of_difference(subject: Subject, row: &Row, platform: &Platform, difference: &Difference) -> Figure {
-    let Difference { operations, once, twice, .. } = difference;
-    let more = |of: fn(&Total) -> u64| (of(twice) as f64 - of(once) as f64) / *operations as f64;
+    let Difference { operations, less, more, .. } = difference;
+    let each = |of: fn(&Total) -> u64| (of(more) as f64 - of(less) as f64) / *operations as f64;
     Figure {
-        instructions: Some(more(|total| total.outside).round()),
-        exits: Some((more(|total| total.visits) * 100.0).round() / 100.0),
+        instructions: Some(each(|total| total.outside).round()),
+        exits: Some((each(|total| total.visits) * 100.0).round() / 100.0),
         iterations: Some(*operations),
         ..blank(subject, row, platform)
     }
@@ -412,9 +412,9 @@ mod tests {
     fn a_difference_is_of_the_operations_alone() {
         let row = ROWS.iter().find(|row| row.name == "disk-read").unwrap();
         let total = |outside, visits| Total { guest: 7, outside, visits, boot: 0 };
-        let (once, twice) = (total(180_000_000, 16_000), total(344_000_100, 24_050));
+        let (less, more) = (total(180_000_000, 16_000), total(344_000_100, 24_050));
         let difference =
-            Difference { operations: 4000, once, twice, version: String::new(), mitigations: String::new() };
+            Difference { operations: 4000, less, more, version: String::new(), mitigations: String::new() };
         let figure = of_difference(Subject::KvmVhe, row, Platform::usual(), &difference);
         assert_eq!((figure.instructions, figure.exits), (Some(41_000.0), Some(2.01)));
         assert!(figure.counter.is_none() && figure.parts.is_empty() && figure.classes.is_empty());

@@ -193,6 +193,7 @@ fn select(isa: Isa, options: &cli::Bench) -> Result<Selection> {
     if options.statistics {
         selection.variant.vm = Variant::statistics().vm;
     }
+    selection.variant.turn = options.turn;
     selection.variant.mitigations =
         options.mitigations.as_deref().map(|value| mitigations(isa, value)).transpose()?;
     if options.mitigations.is_some() && selection.subjects != [Subject::Turnstile] {

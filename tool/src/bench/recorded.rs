@@ -27,6 +27,9 @@ struct Entry {
     #[serde(default)]
     mitigations: String,
     instructions: BTreeMap<String, f64>,
+    /// The same where QEMU alone ends the turns of the emulated CPUs, of rows in which that makes a difference.
+    #[serde(default)]
+    long_turns: BTreeMap<String, f64>,
     #[serde(default)]
     footprint: BTreeMap<String, Footprint>,
     /// Whole work in Linux: its ratio to what it takes without a hypervisor.
@@ -62,6 +65,11 @@ impl Recorded {
         self.subjects.get(subject.name())?.instructions.get(row).copied()
     }
 
+    /// The instructions of an operation where QEMU alone ends the turns of the emulated CPUs.
+    pub fn long_turns(&self, subject: Subject, row: &str) -> Option<f64> {
+        self.subjects.get(subject.name())?.long_turns.get(row).copied()
+    }
+
     /// How many times the instructions of whole work without a hypervisor it takes.
     pub fn work(&self, subject: Subject, row: &str) -> Option<f64> {
         self.subjects.get(subject.name())?.work.get(row).copied()
@@ -81,6 +89,7 @@ mod tests {
             assert!(entry.instructions.values().all(|figure| *figure > 0.0), "{name}");
             let with_figure = |row| entry.instructions.contains_key(row);
             assert!(entry.footprint.keys().all(with_figure), "{name}: lines and pages, but no instructions");
+            assert!(entry.long_turns.keys().all(with_figure), "{name}: a second figure, but no first one");
         }
         assert!(recorded.instructions(Subject::KvmVhe, "null-hypercall").is_some());
         assert_eq!(recorded.instructions(Subject::Turnstile, "null-hypercall"), None);

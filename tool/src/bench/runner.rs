@@ -12,7 +12,7 @@ use super::document::{Figure, Trace};
 use super::measure;
 use super::platform::Platform;
 use super::rows::Row;
-use super::subjects::disks::{self, Difference};
+use super::subjects::difference::{self, Difference};
 use super::subjects::{self, Outcome, Run, Subject, Variant};
 use super::trace;
 use crate::failure::{Failure, Result};
@@ -101,7 +101,7 @@ impl<'a> Runner<'a> {
     pub fn measure(&self, jobs: &[Job]) -> Vec<Result<Measured>> {
         let absent = absent(jobs, |job| {
             subjects::fetch(job.subject, self.layout)?;
-            if disks::has(job.subject, job.row) { disks::fetch(self.layout) } else { Ok(()) }
+            if difference::has(job.subject, job.row) { difference::fetch(self.layout) } else { Ok(()) }
         });
         let step = ui::Step::start_counted("measuring", jobs.len() as u64);
         let results: Vec<Mutex<Option<Result<Measured>>>> =
@@ -144,8 +144,8 @@ impl<'a> Runner<'a> {
             folder: self.layout.bundles().join(format!("bench-{index}")),
             variant: &job.variant,
         };
-        if disks::has(job.subject, job.row) {
-            let difference = disks::measure(&run)?;
+        if difference::has(job.subject, job.row) {
+            let difference = difference::measure(job.subject, &run)?;
             let figure = measure::of_difference(job.subject, job.row, job.variant.platform, &difference);
             let _ = remove_dir_all(&run.folder);
             let Difference { version, mitigations, .. } = difference;
@@ -179,8 +179,8 @@ impl<'a> Runner<'a> {
 fn absent(jobs: &[Job], fetch: impl Fn(&Job) -> Result<()>) -> Vec<Option<Failure>> {
     let mut known: BTreeMap<(Subject, bool), Option<String>> = BTreeMap::new();
     let failure = |job: &Job| {
-        // Rows of disks need more.
-        let what = (job.subject, disks::has(job.subject, job.row));
+        // Rows of disks and networks need more.
+        let what = (job.subject, difference::has(job.subject, job.row));
         match known.get(&what) {
             Some(said) => said.as_deref().map(Failure::failed),
             None => {

@@ -147,6 +147,9 @@ impl Selection {
         if let Some(mitigations) = &self.variant.mitigations {
             command.push_str(&format!(" --mitigations {mitigations}"));
         }
+        if let Some(turn) = self.variant.turn {
+            command.push_str(&format!(" --turn {turn}"));
+        }
         if self.footprint {
             command.push_str(" --footprint");
         }
@@ -196,6 +199,9 @@ mod tests {
         let variant = Variant { mitigations: Some("loop:24".to_owned()), ..Variant::default() };
         let guarded = Selection { variant, ..select(&[], &[]) };
         assert_eq!(guarded.command(), "./x bench --mitigations loop:24");
+        let variant = Variant { turn: Some(0), ..Variant::default() };
+        let turned = Selection { variant, ..select(&["kvm-vhe"], &["packet"]) };
+        assert_eq!(turned.command(), "./x bench --subjects kvm-vhe --rows packet --turn 0");
         let touched = Selection { footprint: true, ..select(&[], &[]) };
         assert_eq!(touched.command(), "./x bench --footprint");
         let elsewhere = PLATFORMS.iter().skip(1).collect();

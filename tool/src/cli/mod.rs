@@ -203,6 +203,10 @@ pub struct Bench {
     /// x86_64 some of barrier, fill, clear, switch, joined by +; on POWER assisted, software; off by default
     #[arg(long, value_name = "CHOICE", conflicts_with_all = ["native", "from", "ablate", "check", "update_budgets"])]
     pub mitigations: Option<String>,
+    /// End each turn of an emulated CPU after so many microseconds at most in rows of networks; 0: QEMU alone ends them
+    /// [default: 20 for KVM, 0 for Turnstile]
+    #[arg(long, value_name = "MICROSECONDS", conflicts_with_all = ["native", "from", "ablate", "check", "update_budgets"], value_parser = clap::value_parser!(u64).range(..=1000))]
+    pub turn: Option<u64>,
     /// Also show how many operations of each class a row takes, and what of whole work is outside the guest
     #[arg(long)]
     pub classes: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Debian's QEMU for arm64, the monitor of KVM's guests that have disks: the program and the libraries that it is linked with,
+//! Debian's QEMU for arm64, the monitor of KVM's guests that have disks and networks: the program and the libraries that it is linked with,
 //! downloaded once into the cache as an ordinary user.
 
 use std::collections::VecDeque;

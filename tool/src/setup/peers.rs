@@ -47,12 +47,25 @@ const LINUX: Source = Source {
     meta: "linux-image-cloud-arm64",
     prefix: "linux-image-",
     debug: None,
-    files: &[("boot/vmlinuz-", "linux"), ("lib/modules/*/kernel/drivers/block/brd.ko", RAM_DISKS)],
+    files: &[
+        ("boot/vmlinuz-", "linux"),
+        ("lib/modules/*/kernel/drivers/block/brd.ko", RAM_DISKS),
+        ("lib/modules/*/kernel/net/llc/llc.ko", NETWORKS[0]),
+        ("lib/modules/*/kernel/net/802/stp.ko", NETWORKS[1]),
+        ("lib/modules/*/kernel/net/bridge/bridge.ko", NETWORKS[2]),
+        ("lib/modules/*/kernel/drivers/net/tun.ko", NETWORKS[3]),
+        ("lib/modules/*/kernel/drivers/net/tap.ko", NETWORKS[4]),
+        ("lib/modules/*/kernel/drivers/vhost/vhost_iotlb.ko", NETWORKS[5]),
+        ("lib/modules/*/kernel/drivers/vhost/vhost.ko", NETWORKS[6]),
+        ("lib/modules/*/kernel/drivers/vhost/vhost_net.ko", NETWORKS[7]),
+    ],
     symbols: &[],
 };
 
 /// The file with the driver of disks in memory. Its name does not begin with a digit: only the rows of disks need it.
 const RAM_DISKS: &str = "brd";
+/// The same of a bridge, of network devices of programs, and of vhost-net, each behind those that it needs.
+const NETWORKS: [&str; 8] = ["llc", "stp", "bridge", "tun", "tap", "vhost_iotlb", "vhost", "vhost_net"];
 
 const LINUX_6_1: Source = Source {
     name: "linux-6.1",
@@ -150,6 +163,11 @@ impl Peer {
     /// The module with disks in memory, of the host that has it.
     pub fn ram_disks(&self) -> PathBuf {
         self.folder.join(RAM_DISKS)
+    }
+
+    /// The modules with networks between virtual machines, in the order in which they are to be loaded, of the host that has them.
+    pub fn networks(&self) -> [PathBuf; NETWORKS.len()] {
+        NETWORKS.map(|name| self.folder.join(name))
     }
 
     /// Xen's raw image.

@@ -20,8 +20,13 @@ pub mod number {
     pub const EXIT_GROUP: usize = 94;
     pub const NANOSLEEP: usize = 101;
     pub const SCHED_SETAFFINITY: usize = 122;
+    pub const SOCKET: usize = 198;
+    pub const BIND: usize = 200;
+    pub const LISTEN: usize = 201;
+    pub const CONNECT: usize = 203;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;
+    pub const ACCEPT4: usize = 242;
     pub const WAIT4: usize = 260;
 }
 

@@ -14,10 +14,12 @@ mod arch;
 mod error;
 mod file;
 mod requests;
+mod socket;
 
 pub use error::Error;
 pub use file::File;
 pub use requests::{Request, Requests};
+pub use socket::{Address, Kind, accept, bind, connect, listen, socket};
 
 use core::convert::Infallible;
 use core::ffi::{CStr, c_char};

@@ -24,6 +24,11 @@ pub mod number {
     pub const EXIT_GROUP: usize = 234;
     pub const OPENAT: usize = 286;
     pub const PIPE2: usize = 317;
+    pub const SOCKET: usize = 326;
+    pub const BIND: usize = 327;
+    pub const CONNECT: usize = 328;
+    pub const LISTEN: usize = 329;
+    pub const ACCEPT4: usize = 344;
 }
 
 // The kernel's stack begins with the arguments, where the ABI wants a frame to begin: one is put below. The table of

@@ -13,6 +13,10 @@ pub mod number {
     pub const PREAD64: usize = 17;
     pub const PWRITE64: usize = 18;
     pub const NANOSLEEP: usize = 35;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const BIND: usize = 49;
+    pub const LISTEN: usize = 50;
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
@@ -22,6 +26,7 @@ pub mod number {
     pub const IO_SUBMIT: usize = 209;
     pub const EXIT_GROUP: usize = 231;
     pub const OPENAT: usize = 257;
+    pub const ACCEPT4: usize = 288;
     pub const PIPE2: usize = 293;
 }
 

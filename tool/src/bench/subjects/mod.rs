@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
-pub mod disks;
+pub mod difference;
+mod disks;
 pub mod kvm;
 mod mitigations;
 mod modules;
+pub mod networks;
 pub mod peer;
+mod plan;
 pub mod turnstile;
 mod xen;
 
@@ -117,11 +120,15 @@ impl Subject {
         if !self.is_of(row.isa) {
             return false;
         }
-        // The device of the others is always where io-user has it; nobody stays inside it or has a CPU for it; their monitor has no networks.
-        let is_own = ["io-device", "doorbell-busy"].contains(&row.name) || row.own_cpu || row.peer;
-        if row.disk.is_some() {
-            return self == Subject::Turnstile || disks::has(self, row);
+        if difference::has(self, row) {
+            return true;
         }
+        // The device of the others is always where io-user has it; nobody stays inside it or has a CPU for it; their monitor has no networks
+        // or disks.
+        let is_own = ["io-device", "doorbell-busy"].contains(&row.name)
+            || row.own_cpu
+            || row.peer
+            || row.disk.is_some();
         if row.counted == Counted::Boot || is_own {
             return self == Subject::Turnstile;
         }
@@ -191,6 +198,9 @@ pub struct Variant {
     pub cpu: &'static str,
     /// Mitigations of speculative execution (`mitigations=`); off where nothing is said, so that CPUs can be compared.
     pub mitigations: Option<String>,
+    /// How long a turn of the emulated machine's CPUs takes at most in rows of networks, in microseconds; zero if as long as the emulator
+    /// lets them. It is the other subjects', too.
+    pub turn: Option<u64>,
 }
 
 impl Variant {

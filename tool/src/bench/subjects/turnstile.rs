@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Modules, Outcome, Run, Variant, executed, mitigations, vectors};
+use super::{Modules, Outcome, Run, Variant, executed, mitigations, networks, vectors};
 use crate::batch;
 use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
@@ -56,7 +56,8 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         boot: begin,
         ..Options::default()
     };
-    boot.extra = vec!["-plugin".into(), options.argument(&run.meter, &out)];
+    boot.extra = networks::emulator(run.variant.turn.filter(|_| row.peer).unwrap_or(0));
+    boot.extra.extend(["-plugin".into(), options.argument(&run.meter, &out)]);
     let transcript = batch::run(&boot, &run.qemu.path, run.limit, |_| {})?;
     let console = transcript.consoles.first().map_or("", String::as_str);
     let all = || printable(&transcript.all());

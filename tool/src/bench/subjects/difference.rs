@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Rows of Linux KVM in which Debian's QEMU is the monitor, and Debian's Linux the guest, whose program does the work of a row.
+//!
+//! What an operation costs outside the guest is spread over threads and CPUs, so it is no visit. The figure is a difference: of two
+//! boots, one does more.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::plan::{Guest, Plan, debian};
+use super::{Run, Subject, disks, kvm, mitigations, networks, peer};
+use crate::bench::report::printable;
+use crate::bench::rows::Row;
+use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
+use crate::layout::{Layout, write_atomically};
+use crate::meter::Options;
+use crate::meter::reading::{Reading, Total};
+use crate::setup::debian::{self, Flavour};
+use crate::setup::{images, initramfs, last_lines, monitor};
+
+/// A guest's memory in MiB.
+const MEMORY: u64 = 256;
+/// The processor time of a run in which kernels boot, some in another one.
+pub const LIMIT: Duration = Duration::from_secs(400);
+/// What a guest says when its program has done all.
+const DONE: &str = "turnstile: work ok";
+
+/// The host of a subject, if that is one whose guests have such devices here.
+fn host(subject: Subject) -> Option<kvm::Host> {
+    match subject {
+        Subject::KvmVhe => Some(kvm::Host::Vhe),
+        Subject::KvmNvhe => Some(kvm::Host::Nvhe),
+        _ => None,
+    }
+}
+
+/// Whether a row of a subject is measured so.
+pub fn has(subject: Subject, row: &Row) -> bool {
+    host(subject).is_some() && (disks::has(row) || networks::has(row))
+}
+
+/// What was counted in two boots, of which the second one did `operations` more.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// How many operations it did more.
+    pub operations: u64,
+    /// The count of the first one.
+    pub less: Total,
+    /// The count of the second one.
+    pub more: Total,
+    /// What was measured, with its version, for people.
+    pub version: String,
+    /// What the host does against speculation, as it says itself.
+    pub mitigations: String,
+}
+
+/// Gets what these rows need, if it is not in the cache.
+pub fn fetch(layout: &Layout) -> Result<()> {
+    debian::ensure(layout, Isa::Arm64, Flavour::Cloud)?;
+    monitor::ensure(layout).map(drop)
+}
+
+/// Boots twice, and counts.
+pub fn measure(subject: Subject, run: &Run<'_>) -> Result<Difference> {
+    let host = host(subject).ok_or_else(|| Failure::failed("its guests have no devices here"))?;
+    let peer = host.peer(run.layout)?;
+    let plan = match networks::has(run.row) {
+        true => networks::plan(run, &peer)?,
+        false => disks::plan(run, &peer),
+    };
+    let (less, _) = count(run, host, &plan, 0)?;
+    let (more, mitigations) = count(run, host, &plan, 1)?;
+    if more.outside <= less.outside {
+        return Err(Failure::failed("more operations took no more instructions"));
+    }
+    let version = kvm::version(host, run.layout)?;
+    Ok(Difference { operations: plan.operations, less, more, version, mitigations })
+}
+
+/// Counts one of the two boots. Also says what the host does against speculation.
+fn count(run: &Run<'_>, host: kvm::Host, plan: &Plan, boot: usize) -> Result<(Total, String)> {
+    let folder = run.folder.join(boot.to_string());
+    std::fs::create_dir_all(&folder).context(|| format!("cannot create {}", folder.display()))?;
+    let out = folder.join("reading.json");
+    let words = format!("--monitors=/monitors --settle={}", kvm::SETTLE);
+    let files = files(run.layout, plan, boot, &folder)?;
+    let files: Vec<_> = files.iter().map(|(name, file)| (name.as_str(), file.clone())).collect();
+    let mut boot = kvm::boot_host(host, run.layout, &files, plan.cpus, &folder, &words)?;
+    boot.counted = true;
+    boot.extra.extend(plan.emulator.iter().cloned());
+    boot.extra.extend(["-plugin".into(), Options::default().argument(&run.meter, &out)]);
+    let said = kvm::guest(&peer::play(&boot, &run.qemu.path, run.limit.max(LIMIT))?);
+    let said = said.map_err(|what| Failure::failed(printable(&what)))?;
+    let details = || last_lines(&printable(&said), 25);
+    if let Some(error) = said.lines().find_map(|line| line.trim().strip_prefix("@error ")) {
+        return Err(Failure::failed(format!("the host reports: {}", printable(error))).details(details()));
+    }
+    if !said.lines().any(|line| line.trim() == DONE) {
+        return Err(Failure::failed(format!("the guest did not say \"{DONE}\"")).details(details()));
+    }
+    Ok((Reading::load(&out)?.total, mitigations::of_linux(&printable(&said))))
+}
+
+/// The files of the host, with their names.
+fn files(layout: &Layout, plan: &Plan, boot: usize, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let drivers = folder.join("drivers.cpio");
+    write_atomically(&drivers, &debian::initrd_with_drivers(layout, Isa::Arm64, Flavour::Cloud)?)?;
+    let debian = debian(layout)?;
+    let (commands, mut files) = (folder.join("monitors"), monitor::ensure(layout)?.files());
+    let program = images::work(layout, Isa::Arm64)?;
+    let program = std::fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
+    let all: Vec<String> = plan.guests.iter().enumerate().map(|(at, guest)| command(at, guest)).collect();
+    write_atomically(&commands, all.join("\n").as_bytes())?;
+    files.extend([("monitors".to_owned(), commands), ("guest".to_owned(), debian.kernel.clone())]);
+    for (at, guest) in plan.guests.iter().enumerate() {
+        let initrd = folder.join(format!("initramfs{at}"));
+        let told = guest.told.get(boot).map_or("", String::as_str);
+        write_atomically(&initrd, &initramfs::with_program(&drivers, "work", &program, told.as_bytes())?)?;
+        files.push((format!("initrd{at}"), initrd));
+    }
+    for (at, module) in plan.modules.iter().enumerate() {
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        files.push((format!("modules/{at}-{name}"), module.clone()));
+    }
+    for (name, bytes) in &plan.programs {
+        let file = folder.join(name);
+        write_atomically(&file, bytes)?;
+        files.push((format!("bin/{name}"), file));
+    }
+    Ok(files)
+}
+
+/// QEMU's command for a guest, a word in each line.
+fn command(at: usize, guest: &Guest) -> String {
+    let (memory, initrd) = (MEMORY.to_string(), format!("/initrd{at}"));
+    let append = ["quiet", &guest.append, "turnstile.run=work,poweroff"].join(" ");
+    let words = [
+        &["/bin/qemu", "-name", "guest,debug-threads=on", "-machine", "virt,gic-version=3,accel=kvm"][..],
+        &[
+            "-cpu",
+            "host",
+            "-smp",
+            "1",
+            "-m",
+            &memory,
+            "-nodefaults",
+            "-display",
+            "none",
+            "-serial",
+            guest.serial,
+        ],
+        &["-no-reboot", "-kernel", "/guest", "-initrd", &initrd, "-append", &append],
+        &guest.device.iter().map(String::as_str).collect::<Vec<_>>(),
+    ];
+    words.concat().join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::rows;
+
+    #[test]
+    fn arm64_hosts_have_devices() {
+        let row = |isa, name: &str| rows::select(isa, &[name.to_owned()]).unwrap()[0];
+        for name in ["disk-write", "packet", "packet-sleeping", "segment"] {
+            let row = row(Isa::Arm64, name);
+            assert!(has(Subject::KvmVhe, row) && has(Subject::KvmNvhe, row), "{name}");
+            assert!(!has(Subject::Turnstile, row) && !has(Subject::Kvm61Vhe, row), "{name}");
+        }
+        assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "packet-1cpu")), "each vCPU has a CPU of its own");
+        assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "drive-read")));
+        assert!(!has(Subject::KvmSvm, row(Isa::X86_64, "disk-write")));
+        assert!(!has(Subject::KvmSvm, row(Isa::X86_64, "packet")));
+    }
+
+    #[test]
+    fn the_monitor_reads_words_in_lines() {
+        let device = vec!["-device".to_owned(), "a-device".to_owned()];
+        let (append, told) = ("a=b".to_owned(), ["1".to_owned(), "2".to_owned()]);
+        let command = command(1, &Guest { append, serial: "stdio", device, told });
+        let words: Vec<&str> = command.lines().collect();
+        assert_eq!((words[0], words.contains(&"")), ("/bin/qemu", false));
+        let after = |word: &str| words[1 + words.iter().position(|found| *found == word).unwrap()];
+        assert_eq!(after("-append"), "quiet a=b turnstile.run=work,poweroff");
+        assert_eq!([after("-m"), after("-initrd"), after("-device")], ["256", "/initrd1", "a-device"]);
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A host of Linux KVM with guests that have devices, for a row that is a difference of two boots.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::failure::{Failure, Result};
+use crate::isa::Isa;
+use crate::layout::Layout;
+use crate::setup::debian::{self, Debian, Flavour};
+
+/// The host and its guests, for a row.
+pub struct Plan {
+    /// How many CPUs the host has: one for the vCPU of each guest, and one for QEMU's other threads of each.
+    pub cpus: u16,
+    /// Modules that the host loads, in their order.
+    pub modules: Vec<PathBuf>,
+    /// Programs of the host, with their names.
+    pub programs: Vec<(&'static str, Vec<u8>)>,
+    /// The guests.
+    pub guests: Vec<Guest>,
+    /// Arguments of the QEMU that emulates the host.
+    pub emulator: Vec<OsString>,
+    /// How many operations the second boot does more.
+    pub operations: u64,
+}
+
+/// A guest of the host.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// More words of its kernel's command line.
+    pub append: String,
+    /// Where its console goes.
+    pub serial: &'static str,
+    /// QEMU's arguments for its device.
+    pub device: Vec<String>,
+    /// What its program is told in the first boot and in the second one, in as many bytes: so both are alike up to it.
+    pub told: [String; 2],
+}
+
+/// Debian's kernel and busybox, which have been fetched.
+pub fn debian(layout: &Layout) -> Result<Debian> {
+    debian::cached(layout, Isa::Arm64, Flavour::Cloud)
+        .ok_or_else(|| Failure::failed("Debian's kernel is not in the cache any more").help("run this again"))
+}
