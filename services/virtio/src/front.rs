@@ -8,9 +8,9 @@ use turnstile_pci::msix::{Message, Msix};
 use turnstile_service_rt::{BARS, CONFIGURATION, MMIO};
 use turnstile_virtio::config::Configuration;
 use turnstile_virtio::features::{Features, Requirement};
-use turnstile_virtio::pci::{self, Outcome};
+use turnstile_virtio::mmio;
+use turnstile_virtio::pci::{self, Kind, Outcome};
 use turnstile_virtio::registers::{Effect, Registers};
-use turnstile_virtio::{mmio, pci::Kind};
 
 use crate::world::World;
 
@@ -197,11 +197,13 @@ impl<const Q: usize, const V: usize, C: Configuration> Front<Q, V, C> {
             (None, _) => return None,
         };
         message.into_iter().for_each(|message| world.message(message));
-        if changed.intersects(Changed::COMMAND | Changed::CAPABILITIES) {
-            device.settle(function.msix(), |message| world.message(message));
-        }
         if changed.intersects(Changed::COMMAND | Changed::BARS) {
             self.announce(world);
+        }
+        if let Self::Pci { function, device, .. } = self
+            && changed.intersects(Changed::COMMAND | Changed::CAPABILITIES)
+        {
+            device.settle(function.msix(), |message| world.message(message));
         }
         effect
     }
