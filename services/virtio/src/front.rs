@@ -43,6 +43,7 @@ pub struct Offer<const Q: usize, C> {
 }
 
 /// A device with its registers.
+#[expect(clippy::large_enum_variant, reason = "there is one in each service, and nowhere to box it")]
 pub enum Front<const Q: usize, const V: usize, C> {
     /// A PCI function, with `V` vectors of MSI-X.
     Pci {
@@ -141,10 +142,7 @@ impl<const Q: usize, const V: usize, C: Configuration> Front<Q, V, C> {
                     world.message(message);
                 }
             }
-            Self::Mmio { device, edge } => {
-                device.raise_queue();
-                world.message(*edge);
-            }
+            Self::Mmio { device, edge } => raise_line(device, *edge, world),
         }
     }
 
@@ -240,6 +238,18 @@ impl<const Q: usize, const V: usize, C: Configuration> Front<Q, V, C> {
             }
         }
     }
+}
+
+/// Sends the interrupt of a device behind MMIO.
+#[cold]
+#[inline(never)] // So that the way of a PCI function needs no more registers.
+fn raise_line<const Q: usize, C: Configuration>(
+    device: &mut mmio::Device<Q, C>,
+    edge: Message,
+    world: &impl World,
+) {
+    device.raise_queue();
+    world.message(edge);
 }
 
 /// Makes what is in a window of registers.

@@ -75,10 +75,10 @@ impl Driver {
         if let Acknowledges::First = self.acknowledges {
             write(host, INTERRUPT_ACK, reasons);
         }
-        while reasons & 1 != 0 {
+        if reasons & 1 != 0 {
             replies.extend(self.queue.take(host.ram()));
-            if !self.queue.arm(host.ram()) {
-                break;
+            while self.queue.arm(host.ram()) {
+                replies.extend(self.queue.take(host.ram()));
             }
         }
         if let Acknowledges::Last = self.acknowledges {
