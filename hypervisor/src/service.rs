@@ -137,6 +137,12 @@ pub fn connect(vm: &Vm, hosted: &[&'static Hosted]) {
                     Reach::Calls => services.terminal = Some(served),
                 }
             }
+            Site::Mmio(place) => {
+                let (number, doorbells) = (number as u64, hosted.doorbells.behind_mmio());
+                let mask = if hosted.is_shared() { abi::MEMBER_QUEUES - 1 } else { u64::MAX };
+                let device = served(number, abi::CONFIGURATION, doorbells, service);
+                services.memory.push(Served { base: place.base, size: place.size, mask, ..device });
+            }
             Site::Function(function) => {
                 functions.push(Connected {
                     function,
@@ -163,9 +169,14 @@ struct Connected<'a> {
 impl Connected<'_> {
     /// Returns one of its devices, which is nowhere yet.
     fn served(&self, device: u64, doorbells: Doorbells) -> Served {
-        let bell = self.number * abi::MEMBER_QUEUES;
-        Served { bell, ..Served::nowhere(abi::member_device(self.number, device), doorbells, self.service) }
+        served(self.number, device, doorbells, self.service)
     }
+}
+
+/// Returns a device of the member of this number, which is nowhere yet.
+fn served(member: u64, device: u64, doorbells: Doorbells, service: &'static Service) -> Served {
+    let bell = member * abi::MEMBER_QUEUES;
+    Served { bell, ..Served::nowhere(abi::member_device(member, device), doorbells, service) }
 }
 
 /// The same for PCI functions: first what is accessed most often.
@@ -191,6 +202,7 @@ impl Member {
         let (bars, vm) = match &self.site {
             Site::Device(_) => (0, None),
             Site::Function(function) => (function.bars, Some(self.vm.id)),
+            Site::Mmio(place) => (abi::MMIO | place.base, Some(self.vm.id)),
         };
         Port { bars, settings: self.settings, vm }
     }
@@ -484,7 +496,9 @@ impl Outside for Hosted {
 
     fn message(&self, member: usize, address: u64, data: u64) -> bool {
         match self.members.get(member) {
-            Some(Member { vm, site: Site::Function(_), .. }) => machine::message(vm, address, data),
+            Some(Member { vm, site: Site::Function(_) | Site::Mmio(_), .. }) => {
+                machine::message(vm, address, data)
+            }
             _ => false,
         }
     }

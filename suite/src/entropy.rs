@@ -15,7 +15,7 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 /// What the guest does: two reads, which are no text and differ. The answer is not in what is typed.
-const LOOK: &str = "look() { for n in 1 2; do head -c 4096 /dev/hwrng >/tmp/$n; done; \
+pub const LOOK: &str = "look() { for n in 1 2; do head -c 4096 /dev/hwrng >/tmp/$n; done; \
                     cmp -s /tmp/1 /tmp/2 && d=same || d=other; [ $(gzip -c /tmp/1 | wc -c) -gt 4000 ] && k=random || k=text; \
                     echo $1 $(cat /sys/class/misc/hw_random/rng_current) $(cat /tmp/1 /tmp/2 | wc -c) $d $k; }\r";
 

@@ -96,6 +96,7 @@ mod tool;
 mod uplinks;
 mod victims;
 mod weight;
+mod windows;
 mod work;
 
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ use super::programs;
 use super::scenario::{Scenario, Step, guest, linux};
 
 /// What the guests do: from a disk that both read.
-const SCRIPT: &str = include_str!("networks/script");
+pub const SCRIPT: &str = include_str!("networks/script");
 /// The services: two of the disk with the script, and the switch.
 const SWITCH: u8 = 2;
 
@@ -65,7 +65,7 @@ fn scenario(name: &str, config: String, steps: Vec<Step>) -> Scenario {
 }
 
 /// The end of a VM.
-fn ends(vm: u8) -> [Step; 2] {
+pub fn ends(vm: u8) -> [Step; 2] {
     [Step::Type(vm, "poweroff -f\r"), Step::Stopped(vm, StopReason::PowerOff)]
 }
 

@@ -6,7 +6,7 @@ use super::{
     ablation, boards, boards_power, boards_x86, disks, drives, entropy, flat, gicv2, guests, guests_power,
     guests_x86, hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power,
     modes, networks, pause, plain, refusals, refusals_x86, scale, server, services, services_arm64, sharing,
-    sharing_power, spared, statistics, uplinks,
+    sharing_power, spared, statistics, uplinks, windows,
 };
 
 /// Those of the usual run and of the long one.
@@ -39,6 +39,7 @@ pub fn all() -> Vec<Scenario> {
         entropy::scenarios(),
         networks::scenarios(),
         uplinks::scenarios(),
+        windows::scenarios().into(),
         pause::scenarios(),
         hour::scenarios(),
         ablation::scenarios(),

@@ -23,7 +23,9 @@ pub struct Served<S: 'static> {
     pub device: u64,
     /// Where it is rung.
     pub doorbells: Doorbells,
-    /// What is added to the number of a queue that is rung: where the queues of its member begin.
+    /// The bits that count of the number of a queue that is rung: those of its member's queues, if a guest says the number.
+    pub mask: u64,
+    /// What is added to that number: where the queues of its member begin.
     pub bell: u64,
     /// The service.
     pub service: &'static Service<S>,
@@ -43,14 +45,14 @@ impl<S> Served<S> {
 
     /// Makes a device that is at no address, of a service's first member.
     pub const fn nowhere(device: u64, doorbells: Doorbells, service: &'static Service<S>) -> Self {
-        Self { base: Self::NOWHERE, size: ANY, device, doorbells, bell: 0, service }
+        Self { base: Self::NOWHERE, size: ANY, device, doorbells, mask: u64::MAX, bell: 0, service }
     }
 
     /// Returns the queue that a write of `value` at `offset` rings, if it rings.
     #[inline(always)] // Of each write.
     pub const fn queue(&self, offset: u64, value: u64) -> Option<u64> {
         match self.doorbells.queue(offset, value) {
-            Some(queue) => Some(queue.wrapping_add(self.bell)),
+            Some(queue) => Some((queue & self.mask).wrapping_add(self.bell)),
             None => None,
         }
     }

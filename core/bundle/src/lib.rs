@@ -94,7 +94,7 @@ pub use cpus::CpuList;
 pub use disk::{DiskMemory, DiskSpec, Drive, DriveKind, validate_disks};
 pub use disk_error::{DiskError, DiskLabel};
 pub use error::{BundleError, Part};
-pub use machine::{Apic, Arm64, Format, Gic, Interrupts, Machine, Pc, Pmu, Pseries, TripleFault};
+pub use machine::{Apic, Arm64, Format, Gic, Interrupts, Machine, Pc, Pmu, Pseries, Transport, TripleFault};
 pub use paravirt::{Feature, Paravirt};
 pub use port::{PortSpec, ports_of, validate_ports};
 pub use port_error::PortError;
@@ -133,7 +133,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 16;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 

@@ -34,6 +34,8 @@ pub struct Arm64 {
     pub format: Format,
     /// The bytes of each bank of flash; zero if there is none.
     pub flash: u64,
+    /// How it reaches its virtio devices.
+    pub virtio: Transport,
 }
 
 /// What the file of a kernel for arm64 is.
@@ -161,6 +163,17 @@ impl Gic {
             Gic::V2 => GicVersion::V2,
             Gic::V3 => GicVersion::V3,
         }
+    }
+}
+
+choices! {
+    /// How a guest reaches its virtio devices.
+    Transport {
+        /// As PCI functions.
+        #[default]
+        Pci = "pci",
+        /// By a window of registers each (virtio 1.2, section 4.2). There is no PCI then.
+        Mmio = "mmio",
     }
 }
 

@@ -13,7 +13,7 @@ use crate::schedule::{Class, Schedule};
 use crate::spec::VmSpec;
 
 /// The properties of a VM.
-const VM_PROPERTIES: [&str; 26] = [
+const VM_PROPERTIES: [&str; 27] = [
     "name",
     "vcpus",
     "cpus",
@@ -30,6 +30,7 @@ const VM_PROPERTIES: [&str; 26] = [
     "load",
     "entry",
     "flash",
+    "virtio",
     "apic",
     "paravirt",
     "triple-fault",
@@ -43,7 +44,7 @@ const VM_PROPERTIES: [&str; 26] = [
 ];
 
 /// The properties that only machines for arm64 have.
-const ARM64_PROPERTIES: [&str; 7] = ["gic", "pmu", "sve", "format", "load", "entry", "flash"];
+const ARM64_PROPERTIES: [&str; 8] = ["gic", "pmu", "sve", "format", "load", "entry", "flash", "virtio"];
 
 /// Reads the description of a VM.
 pub fn read_vm<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<VmSpec<'a>, BundleError> {
@@ -111,6 +112,7 @@ fn read_machine<'a>(name: &str, get: impl Fn(&str) -> Option<&'a [u8]>) -> Resul
     let map = name.parse().map_err(|_| BundleError::Malformed("a VM's machine"))?;
     let gic = get("gic").and_then(text).and_then(|gic| gic.parse().ok());
     let pmu = get("pmu").and_then(text).and_then(|pmu| pmu.parse().ok());
+    let virtio = get("virtio").and_then(text).and_then(|virtio| virtio.parse().ok());
     Ok(Machine::Arm64(Arm64 {
         map,
         gic: gic.ok_or(BundleError::Malformed("a VM's interrupt controller"))?,
@@ -118,6 +120,7 @@ fn read_machine<'a>(name: &str, get: impl Fn(&str) -> Option<&'a [u8]>) -> Resul
         sve: flag(get("sve"))?,
         format: read_format(get("format").and_then(text), get("load"), get("entry"))?,
         flash: get("flash").map(double_word).transpose()?.unwrap_or(0),
+        virtio: virtio.ok_or(BundleError::Malformed("how a VM reaches its virtio devices"))?,
     }))
 }
 

@@ -193,7 +193,7 @@ fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<()
     fdt.property_string("mapping", vm.mapping.name())?;
     fdt.property_string("machine", vm.machine.name())?;
     match vm.machine {
-        Machine::Arm64(Arm64 { gic, pmu, sve, format, flash, .. }) => {
+        Machine::Arm64(Arm64 { gic, pmu, sve, format, flash, virtio, .. }) => {
             fdt.property_string("gic", gic.name())?;
             fdt.property_string("pmu", pmu.name())?;
             if sve {
@@ -207,6 +207,7 @@ fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<()
             if flash != 0 {
                 fdt.property_u64("flash", flash)?;
             }
+            fdt.property_string("virtio", virtio.name())?;
         }
         Machine::Pc(Pc { apic, paravirt, triple_fault }) => {
             fdt.property_string("apic", apic.name())?;

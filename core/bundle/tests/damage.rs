@@ -136,7 +136,7 @@ fn crafted(describe: impl Fn(&mut FdtWriter), extra: impl Fn(&mut FdtWriter)) ->
     blob
 }
 
-const PROPERTIES: [(&str, &[u8]); 13] = [
+const PROPERTIES: [(&str, &[u8]); 14] = [
     ("name", b"linux\0"),
     ("vcpus", &[0, 0, 0, 1]),
     ("cpus", &[0, 0, 0, 3]),
@@ -147,6 +147,7 @@ const PROPERTIES: [(&str, &[u8]); 13] = [
     ("gic", b"auto\0"),
     ("pmu", b"off\0"),
     ("format", b"image\0"),
+    ("virtio", b"pci\0"),
     ("on-crash", b"stop\0"),
     ("cmdline", b"\0"),
     ("kernel", &[0, 0, 0, 0]),
@@ -181,6 +182,8 @@ fn a_malformed_description_is_refused_though_its_digest_matches() {
     assert!(matches!(with("cpus", Some(&[0xff; 4])), Err(BundleError::Vm { .. })));
     let error = with("vcpus", Some(&[0, 0, 2, 1])).unwrap_err();
     assert_eq!(error.to_string(), "VM `linux`: 513 vCPUs are too many for a GICv3; give at most 512");
+    let virtio = with("virtio", Some(b"isa\0"));
+    assert_eq!(virtio, Err(BundleError::Malformed("how a VM reaches its virtio devices")));
     assert_eq!(with("gic", Some(b"v4\0")), Err(BundleError::Malformed("a VM's interrupt controller")));
 }
 
@@ -188,8 +191,9 @@ fn a_malformed_description_is_refused_though_its_digest_matches() {
 fn a_machine_has_what_belongs_to_its_architecture() {
     let machine = |name: &'static [u8], more: &[(&str, &[u8])]| {
         let describe = |fdt: &mut FdtWriter| {
-            let common =
-                PROPERTIES.iter().filter(|(name, _)| !["machine", "gic", "pmu", "format"].contains(name));
+            let common = PROPERTIES
+                .iter()
+                .filter(|(name, _)| !["machine", "gic", "pmu", "format", "virtio"].contains(name));
             common.for_each(|(name, value)| fdt.property(name, value).unwrap());
             fdt.property("machine", name).unwrap();
             more.iter().for_each(|(name, value)| fdt.property(name, value).unwrap());
@@ -219,9 +223,13 @@ fn a_machine_has_what_belongs_to_its_architecture() {
     let other = Err(BundleError::Malformed("a property of another machine"));
     assert_eq!(machine(b"pc\0", &[("apic", b"xapic\0"), ("paravirt", b""), ("gic", b"v3\0")]), other);
     assert_eq!(machine(b"virt\0", &[("gic", b"v3\0"), ("pmu", b"off\0"), ("apic", b"xapic\0")]), other);
-    for (name, value) in
-        [("format", &b"image\0"[..]), ("load", &[0; 8]), ("entry", &[0; 8]), ("flash", &[0; 8])]
-    {
+    for (name, value) in [
+        ("format", &b"image\0"[..]),
+        ("load", &[0; 8]),
+        ("entry", &[0; 8]),
+        ("flash", &[0; 8]),
+        ("virtio", b"mmio\0"),
+    ] {
         assert_eq!(machine(b"pc\0", &[("apic", b"xapic\0"), ("paravirt", b""), (name, value)]), other);
         assert_eq!(machine(b"pseries\0", &[("interrupts", b"xive\0"), (name, value)]), other);
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use turnstile_bundle::{
     Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Flat, Format, Gic, GicVersion, GuestMachine,
     Interrupts, MAX_CMDLINE, MAX_NAME, Machine, Mapping, OnCrash, Paravirt, Pc, Pmu, Pseries, Schedule,
-    SpecError, TripleFault, VmLabel, VmSpec, write,
+    SpecError, Transport, TripleFault, VmLabel, VmSpec, write,
 };
 use turnstile_machine::MapError;
 
@@ -44,6 +44,7 @@ fn two_vms_read_back() {
             sve: true,
             format: Format::Flat(Flat { load: 0x8020_0000, entry: 0x8020_0040 }),
             flash: 16 * MIB,
+            virtio: Transport::Mmio,
         }),
         vcpus: 7,
         schedule: Schedule::Shared(Class::RealTime { priority: 99 }),
@@ -254,10 +255,12 @@ fn machine() -> impl Strategy<Value = Machine> {
     let flat = (any::<u64>(), any::<u64>()).prop_map(|(load, entry)| Format::Flat(Flat { load, entry }));
     let format = prop_oneof![Just(Format::Image), flat];
     let flash = prop::sample::select(&[0, 2 * MIB, 16 * MIB][..]);
-    let arm64 =
-        (map, gic, pmu, any::<bool>(), format, flash).prop_map(|(map, gic, pmu, sve, format, flash)| {
-            Machine::Arm64(Arm64 { map, gic, pmu, sve, format, flash })
-        });
+    let virtio = prop::sample::select(Transport::ALL);
+    let arm64 = (map, gic, pmu, any::<bool>(), format, flash, virtio).prop_map(
+        |(map, gic, pmu, sve, format, flash, virtio)| {
+            Machine::Arm64(Arm64 { map, gic, pmu, sve, format, flash, virtio })
+        },
+    );
     let features = prop::sample::subsequence(&Feature::ALL[..], 0..=Feature::ALL.len());
     let choices = (prop::sample::select(Apic::ALL), prop::sample::select(TripleFault::ALL));
     let pc = (choices, features).prop_map(|((apic, triple_fault), features)| {

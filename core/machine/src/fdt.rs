@@ -39,6 +39,7 @@ const PHANDLE_MESSAGES: u32 = 3;
 /// Interrupt types and flags of the GIC's three-cell interrupt specifier.
 const CELL_SPI: u32 = 0;
 const CELL_PPI: u32 = 1;
+const CELL_EDGE_RISING: u32 = 1;
 const CELL_LEVEL_HIGH: u32 = 4;
 const CELL_LEVEL_LOW: u32 = 8;
 
@@ -68,6 +69,8 @@ pub struct Platform<'a> {
     pub service: bool,
     /// Whether it has PCI functions.
     pub pci: bool,
+    /// How many virtio devices it has behind MMIO.
+    pub virtio: usize,
 }
 
 /// Why no device tree was built.
@@ -149,6 +152,9 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
     }
     if platform.pci {
         pci(&mut fdt, map)?;
+    }
+    for window in (0..platform.virtio).map_while(|number| map.virtio.device(number)) {
+        virtio(&mut fdt, &window)?;
     }
     fdt.end_node(root)?;
 
@@ -371,6 +377,17 @@ fn pci(fdt: &mut FdtWriter, map: &Map) -> Result<(), Error> {
     let range: Vec<u32> = [CELL_PCI_MEMORY].into_iter().chain(addresses).collect();
     fdt.property_array_u32("ranges", &range)?;
     fdt.property_u32("msi-parent", PHANDLE_MESSAGES)?;
+    fdt.property_null("dma-coherent")?;
+    fdt.end_node(node)?;
+    Ok(())
+}
+
+/// A device behind MMIO. It has no level: each interrupt is an edge. What it writes is coherent with the CPUs' caches.
+fn virtio(fdt: &mut FdtWriter, window: &Device) -> Result<(), Error> {
+    let node = fdt.begin_node(&format!("virtio_mmio@{:x}", window.region.base))?;
+    fdt.property_string("compatible", "virtio,mmio")?;
+    reg(fdt, &[window.region])?;
+    fdt.property_array_u32("interrupts", &[CELL_SPI, window.intid - FIRST_SPI, CELL_EDGE_RISING])?;
     fdt.property_null("dma-coherent")?;
     fdt.end_node(node)?;
     Ok(())

@@ -75,6 +75,47 @@ pub struct Pci {
     pub frame: Region,
 }
 
+/// What a VM has instead of PCI if its virtio devices are behind MMIO: the n-th has the n-th window of the region, and the n-th SPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    /// Where they are: [`Windows::COUNT`] of them.
+    pub region: Region,
+    /// The INTID of the first one's interrupt.
+    pub first: u32,
+}
+
+impl Windows {
+    /// The bytes of a window.
+    pub const SIZE: u64 = 0x200;
+    /// How many there are.
+    pub const COUNT: usize = 32;
+
+    const fn at(base: u64) -> Self {
+        Self { region: Region { base, size: Self::SIZE * Self::COUNT as u64 }, first: FIRST_SPI + 16 }
+    }
+
+    /// Returns a device of this number; `None` if there can be no such one.
+    #[must_use]
+    pub const fn device(&self, number: usize) -> Option<Device> {
+        if number >= Self::COUNT {
+            return None;
+        }
+        let region = Region { base: self.region.base + Self::SIZE * number as u64, size: Self::SIZE };
+        Some(Device { region, intid: self.first + number as u32 })
+    }
+
+    /// Returns which device begins at an address.
+    #[must_use]
+    pub const fn number(&self, address: u64) -> Option<usize> {
+        let offset = address.wrapping_sub(self.region.base);
+        if offset < self.region.size && offset.is_multiple_of(Self::SIZE) {
+            Some((offset / Self::SIZE) as usize)
+        } else {
+            None
+        }
+    }
+}
+
 /// The size of the configuration spaces of a bus.
 const ECAM_SIZE: u64 = 1 << 20;
 
@@ -97,6 +138,8 @@ pub struct Map {
     pub service: Device,
     /// PCI.
     pub pci: Pci,
+    /// virtio devices behind MMIO.
+    pub virtio: Windows,
     /// Where banks of NOR flash can be, and how large each can be.
     pub flash: &'static [Region],
     /// The first address of RAM.
@@ -117,6 +160,7 @@ static VIRT: Map = Map {
         memory: Region { base: 0x1000_0000, size: 0x2eff_0000 },
         frame: Region { base: 0x0802_0000, size: 0x1000 },
     },
+    virtio: Windows::at(0x0a00_0000),
     flash: &[Region { base: 0, size: 64 << 20 }, Region { base: 64 << 20, size: 64 << 20 }],
     ram_base: 0x4000_0000,
     redistributors: Redistributors::Upwards { base: 0x080a_0000, limit: 0x0900_0000, more: 256 << 30 },
@@ -135,6 +179,7 @@ static KVMTOOL: Map = Map {
         memory: Region { base: 0x5000_0000, size: 0x3000_0000 },
         frame: Region { base: 0x0104_0000, size: 0x1000 },
     },
+    virtio: Windows::at(0x0300_0000),
     flash: &[Region { base: 0x0200_0000, size: 16 << 20 }],
     ram_base: 0x8000_0000,
     redistributors: Redistributors::Below { base: 0x3fbf_0000, limit: 0x3ffd_0000 },

@@ -21,6 +21,7 @@ fn platform(machine: GuestMachine, vcpus: usize) -> Platform<'static> {
         flash: 0,
         service: false,
         pci: false,
+        virtio: 0,
     }
 }
 
@@ -75,6 +76,25 @@ fn a_bus_and_its_messages_are_described_where_there_are_functions() {
         );
         let without = build(&platform(machine, 2)).unwrap();
         let fdt = Fdt::new(&without).unwrap();
+        assert!(fdt.root().children().all(|node| !node.name().starts_with("pcie")));
+    }
+}
+
+#[test]
+fn each_virtio_device_behind_mmio_is_described() {
+    for (machine, base) in [(GuestMachine::Virt, 0x0a00_0000), (GuestMachine::Kvmtool, 0x0300_0000)] {
+        let blob = build(&Platform { virtio: 3, ..platform(machine, 2) }).unwrap();
+        let fdt = Fdt::new(&blob).unwrap();
+        let all: Vec<_> =
+            fdt.root().children().filter(|node| node.name_without_address() == "virtio_mmio").collect();
+        assert_eq!(all.len(), 3);
+        for (number, node) in (0..).zip(&all) {
+            let at = base + 0x200 * number;
+            assert_eq!(node.name(), format!("virtio_mmio@{at:x}"));
+            assert_eq!(strings(node, "compatible"), ["virtio,mmio"]);
+            assert_eq!((reg(node), has(node, "dma-coherent")), (vec![(at, 0x200)], true));
+            assert_eq!(cells(node, "interrupts"), [0, 16 + number as u32, 1]);
+        }
         assert!(fdt.root().children().all(|node| !node.name().starts_with("pcie")));
     }
 }
@@ -274,7 +294,7 @@ proptest! {
         let machine = if kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt };
         let memory = units * 2 * MIB;
         let gic = if v2 { GicVersion::V2 } else { GicVersion::V3 };
-        let platform = Platform { machine, gic, vcpus, memory, bootargs: &bootargs, initrd: None, pmu, flash: 0, service: pmu, pci: pmu };
+        let platform = Platform { machine, gic, vcpus, memory, bootargs: &bootargs, initrd: None, pmu, flash: 0, service: pmu, pci: pmu, virtio: 0 };
         let blob = build(&platform);
         prop_assert_eq!(blob.is_ok(), (1..=gic.max_vcpus()).contains(&vcpus) && units >= 2);
         if let Ok(blob) = blob {

@@ -2,7 +2,9 @@
 //! The memory maps: no two regions overlap, numbers are those of the machines, bounds hold.
 
 use turnstile_machine::gic::GICR_STRIDE;
-use turnstile_machine::map::{FIRST_MESSAGE, INTID_COUNT, MAX_VCPUS, MESSAGES, MIN_FLASH, SPI_COUNT};
+use turnstile_machine::map::{
+    FIRST_MESSAGE, INTID_COUNT, MAX_VCPUS, MESSAGES, MIN_FLASH, SPI_COUNT, Windows,
+};
 use turnstile_machine::{GicVersion, GuestMachine, Map, MapError, Region, UartKind, mpidr};
 
 const GIB: u64 = 1 << 30;
@@ -108,6 +110,37 @@ fn pci_overlaps_with_nothing() {
         assert!(fixed.iter().all(|intid| *intid < FIRST_MESSAGE));
     }
     assert_eq!(FIRST_MESSAGE + MESSAGES, INTID_COUNT);
+}
+
+#[test]
+fn virtio_devices_behind_mmio_overlap_with_nothing() {
+    for machine in GuestMachine::ALL {
+        let map = machine.map();
+        let windows = map.virtio.region;
+        let others = [
+            map.gicd,
+            map.gicc,
+            map.stolen_time,
+            map.uart.region,
+            map.rtc.region,
+            map.service.region,
+            map.ram(GIB),
+        ];
+        let gicr = map.gicr(MAX_VCPUS, GIB);
+        let mut others = others.into_iter().chain(gicr.regions()).chain(map.flash.iter().copied());
+        assert!(others.all(|other| !windows.overlaps(&other)), "{machine}");
+        let all: Vec<_> = (0..Windows::COUNT).map(|number| map.virtio.device(number).unwrap()).collect();
+        assert_eq!(map.virtio.device(Windows::COUNT), None);
+        let last = all.last().unwrap();
+        assert_eq!((last.region.end(), last.intid), (windows.end(), 32 + 16 + 31));
+        let fixed = [map.uart.intid, map.rtc.intid, map.service.intid];
+        for (number, device) in all.iter().enumerate() {
+            assert_eq!(map.virtio.number(device.region.base), Some(number));
+            assert!(!fixed.contains(&device.intid) && device.intid < INTID_COUNT);
+        }
+        let no_window = [windows.base - 0x200, windows.base + 4, windows.end(), 0, u64::MAX];
+        assert!(no_window.iter().all(|address| map.virtio.number(*address).is_none()));
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub enum Kind {
     Memory = 8,
     /// The first event of a member but for [`Kind::Memory`], after its VM or the service was started, or because the service had
     /// crashed. Says whether what is kept of it is from before a crash (1), or of no use (0); to a PCI function, at which address
-    /// firmware places its BARs (0: nowhere); which member it is; and what the configuration says of it, in two words.
+    /// firmware places its BARs (0: nowhere), and to a device behind MMIO, where it is (with [`MMIO`]); which member it is; and what the configuration says of it, in two words.
     Attach = 9,
     /// A member's VM has stopped: its memory is gone, and what is kept of it is of no use. The member.
     Detach = 10,
@@ -100,8 +100,8 @@ pub enum Call {
     Panic = 4,
     /// Returns the time now, in nanoseconds.
     Time = 5,
-    /// A PCI function sends a message-signalled interrupt: its address, its data, and the member. Refused if nothing of the machine is
-    /// there, or if the member's VM does not run.
+    /// A PCI function sends a message-signalled interrupt: its address, its data, and the member. To the address of a device behind MMIO it is
+    /// an edge of that device's line, whatever the data. Refused if nothing of the machine is there, or if the member's VM does not run.
     Message = 6,
     /// A PCI function decodes one of its BARs from now on: the BAR's number, with the member as in a device's number, the first guest
     /// physical address, and its size in bytes, a power of two; with size zero it decodes none. Refused outside the machine's window for that, if the address is not a
@@ -218,7 +218,11 @@ pub const fn split_device(number: u64) -> (u64, u64) {
     (number >> MEMBER_SHIFT, number & ((1 << MEMBER_SHIFT) - 1))
 }
 
-/// The number of a PCI function's configuration space among its devices; BAR n is [`BARS`] + n.
+/// Where [`Kind::Attach`] says where BARs are: there are none, since the device is behind MMIO. The other bits are the guest physical
+/// address of its registers, which stay there.
+pub const MMIO: u64 = 1 << 63;
+
+/// The number of a PCI function's configuration space among its devices, or that of the registers of a device behind MMIO; BAR n is [`BARS`] + n.
 pub const CONFIGURATION: u64 = 0;
 
 /// The number of a PCI function's BAR 0 among its devices.

@@ -63,9 +63,20 @@ pub const BY_VALUE: u32 = 0;
 /// The queue's number is the offset in the area, divided by four: virtio over PCI with a multiplier of 4.
 pub const BY_PLACE: u32 = 1;
 
+/// The offset of `QueueNotify` among the registers of a device behind MMIO (virtio 1.2, section 4.2.2).
+const QUEUE_NOTIFY: u32 = 0x50;
+
 impl Doorbells {
     /// No area.
     pub const NONE: Self = Self { first: 0, size: 0, by: BY_VALUE };
+
+    /// Returns where the device is rung if it is behind MMIO: `QueueNotify` has the queues of all its places.
+    pub const fn behind_mmio(self) -> Self {
+        match self.size {
+            0 => Self::NONE,
+            _ => Self { first: QUEUE_NOTIFY, size: 4, by: BY_VALUE },
+        }
+    }
 
     /// Returns the queue that a write of `value` at `offset` of the device rings, if it is in the area.
     #[inline(always)] // Of each write.
@@ -349,6 +360,9 @@ mod tests {
         let by_value = Doorbells { by: BY_VALUE, ..doorbells };
         assert_eq!([0x100, 0x108].map(|offset| by_value.queue(offset, u64::MAX)), [Some(u64::MAX), None]);
         assert_eq!(Doorbells::NONE.queue(0, 0), None);
+        let notify = doorbells.behind_mmio();
+        assert_eq!([0x4c, 0x50, 0x54].map(|offset| notify.queue(offset, 1)), [None, Some(1), None]);
+        assert_eq!(Doorbells::NONE.behind_mmio(), Doorbells::NONE);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use common::disk::OFFERED;
 use common::{Ram, areas};
-use turnstile_virtio::config::{BLOCK, Block};
+use turnstile_virtio::config::{BLOCK, Block, ENTROPY};
 use turnstile_virtio::features::Features;
 use turnstile_virtio::registers::{Effect, Registers};
 use turnstile_virtio::ring::{Buffer, Options};
@@ -61,7 +61,7 @@ fn a_request_goes_through_an_mmio_device() {
     assert_eq!(disk.read(0x60, 4), 1);
     assert_eq!((disk.write(0x64, 4, 1), disk.line()), (None, false));
     assert_eq!(driver.take(&ram), Ok(Some(driver::Used { id, written: 1 })));
-    disk.raise_config();
+    assert!(disk.raise_config());
     assert_eq!((disk.read(0x60, 4), disk.read(0xfc, 4)), (2, 1));
     // The configuration is bytes of any size; there is no shared memory.
     assert_eq!((disk.read(0x100, 8), disk.read(0x100, 1), disk.read(0x13c, 4)), (8, 8, 0));
@@ -70,7 +70,49 @@ fn a_request_goes_through_an_mmio_device() {
     assert_eq!((disk.read(0xb0, 4), disk.read(0xb4, 4)), (0xffff_ffff, 0xffff_ffff));
     assert_eq!((disk.write(0x44, 4, 0), disk.read(0x44, 4)), (Some(Effect::QueueReset(0)), 0));
     assert_eq!(disk.write(0x44, 4, 0), None);
-    disk.fail();
+    assert!(disk.fail());
     assert_eq!(disk.read(0x70, 4), 0x4f);
     assert_eq!(disk.write(0x50, 4, 0), None);
+}
+
+fn entropy() -> mmio::Device<1, ()> {
+    mmio::Device::new(ENTROPY, 0, Registers::new(Features::empty(), &[], [8]), ())
+}
+
+/// A driver may look at its queues before it acknowledges, as Zephyr's does, or behind that, as Linux's: neither loses a reason.
+#[test]
+fn an_acknowledgement_takes_away_what_the_driver_has_read() {
+    let mut device = entropy();
+    device.raise_queue();
+    assert_eq!(device.read(0x60, 4), 1);
+    device.raise_queue();
+    assert_eq!((device.write(0x64, 4, 1), device.read(0x60, 4)), (None, 1), "it came behind the read");
+    assert_eq!((device.write(0x64, 4, 2), device.read(0x60, 4)), (None, 1), "another reason");
+    assert_eq!((device.write(0x64, 4, 3), device.line()), (None, false));
+    device.raise_queue();
+    assert_eq!(device.write(0x64, 4, 1), None);
+    assert!(device.line(), "nobody has read it");
+}
+
+/// A driver that is not ready hears of nothing.
+#[test]
+fn there_are_no_interrupts_before_the_driver_is_ready() {
+    let mut device = entropy();
+    assert!(!device.raise_config() && !device.fail() && !device.line());
+    assert_eq!((device.read(0xfc, 4), device.read(0x70, 4)), (1, 0x40), "but it can see it");
+}
+
+#[test]
+fn accesses_of_other_sizes_and_places_do_nothing() {
+    let mut device = entropy();
+    for (offset, size) in [(0, 1), (0, 2), (0, 8), (1, 4), (0x6e, 4), (0x1fe, 4), (0x200, 4), (u64::MAX, 8)] {
+        assert_eq!(device.read(offset, size), 0, "{offset:#x} {size}");
+        assert_eq!(device.write(offset, size, u64::MAX), None, "{offset:#x} {size}");
+    }
+    for size in [1, 2, 8] {
+        assert_eq!(device.write(0x70, size, 1), None);
+    }
+    assert_eq!(device.read(0x70, 4), 0);
+    assert_eq!((device.write(0x30, 4, 1), device.read(0x34, 4)), (None, 0), "there is no such queue");
+    assert_eq!((device.write(0x30, 4, 0x1_0000), device.read(0x34, 4)), (None, 0), "not queue 0");
 }

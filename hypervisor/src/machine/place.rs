@@ -54,4 +54,7 @@ pub enum Site {
     Device(Place),
     /// A PCI function.
     Function(Function),
+    /// A virtio device behind MMIO. A message to the address of its registers is an edge of its line.
+    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code, reason = "other machines have PCI alone"))]
+    Mmio(Place),
 }

@@ -40,7 +40,7 @@ pub use rings::GuestRings;
 pub use service::{Attach, Service};
 pub use storage::Storage;
 pub use turnstile_service::abi::{
-    AGAIN, Answer, BARS, CONFIGURATION, LATER, LATER_EVENTS, MEMBER_QUEUES, MEMBERS, ROOM, UNDRIVEN,
+    AGAIN, Answer, BARS, CONFIGURATION, LATER, LATER_EVENTS, MEMBER_QUEUES, MEMBERS, MMIO, ROOM, UNDRIVEN,
     member_device, message_word, split_device, split_message,
 };
 pub use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};

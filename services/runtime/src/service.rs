@@ -12,7 +12,8 @@ pub struct Attach {
     /// The service has crashed, and what it [keeps](crate::kept!) of this member is from before that, as far as it came. Otherwise that is of
     /// no use; it is zero when the service is started for the first time.
     pub kept: bool,
-    /// Where firmware places the BARs of a PCI function; 0: nowhere.
+    /// Where firmware places the BARs of a PCI function; 0: nowhere. With [`MMIO`](crate::MMIO), where the registers of a device behind MMIO
+    /// are.
     pub bars: u64,
     /// Which member it is.
     pub member: u64,

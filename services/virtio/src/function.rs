@@ -1,40 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A PCI function with a virtio device: events and their answers.
+//! A virtio device: events and their answers.
 
-use turnstile_pci::absent;
-use turnstile_pci::bar::Bar;
-use turnstile_pci::function::{Changed, Function};
-use turnstile_pci::msix::Msix;
-use turnstile_service_rt::{AGAIN, Answer, BARS, BY_PLACE, CONFIGURATION, Doorbells, Event};
-use turnstile_virtio::config::Configuration;
-use turnstile_virtio::pci::{Device, NOTIFICATIONS, Outcome};
-use turnstile_virtio::registers::{Effect, Registers, Status};
+use turnstile_service_rt::{AGAIN, Answer, BY_PLACE, Doorbells, Event};
+use turnstile_virtio::pci::NOTIFICATIONS;
+use turnstile_virtio::registers::{Effect, Status};
 
+use crate::front::{Front, Offer};
 use crate::model::{Model, Rest, Served, Serves};
-use crate::record;
 use crate::world::World;
+use crate::{front, record};
 
-/// How many BARs a function has.
-const BAR_COUNT: u8 = 6;
-/// The words of a function's configuration space that are kept: up to 64 bytes can be written.
-const SPACE: usize = 8;
 /// What is done before the time is looked at, as [`Serves::serve`] counts it. On the slowest machines it is a part of the time limit.
 const SLICE: u32 = 64 << 10;
 /// How many of those one event has at most, whatever the time is.
 const SLICES: u32 = 16;
 /// How long one event goes on behind its first slice, in nanoseconds. Then the guest has its turn.
 const SPAN: u64 = 150_000;
-/// The address of a BAR that is not decoded.
-const NOWHERE: u64 = u64::MAX;
 
 /// How many words a function with `Q` queues and `V` vectors keeps.
 pub const fn words<const Q: usize, const V: usize>() -> usize {
     record::room(length::<Q, V>())
 }
 
-/// How many words a record has: the function, what the driver wrote to the configuration, the device.
+/// How many words a record has: what the driver wrote to the configuration, and the registers.
 const fn length<const Q: usize, const V: usize>() -> usize {
-    SPACE + 1 + Registers::<Q>::WORDS + Msix::<V>::WORDS
+    1 + front::length::<Q, V>()
 }
 
 /// Where a device with so many queues is rung: in [`BAR_VIRTIO`](turnstile_virtio::pci::BAR_VIRTIO).
@@ -42,19 +32,12 @@ pub const fn doorbells(queues: u32) -> Doorbells {
     Doorbells { first: NOTIFICATIONS, size: 4 * queues, by: BY_PLACE }
 }
 
-/// What there is of a function from its first event on.
-struct Parts<const Q: usize, const V: usize, C> {
-    function: Function,
-    device: Device<Q, V, C>,
-    /// Where each BAR is decoded, as the hypervisor knows it.
-    decoded: [u64; BAR_COUNT as usize],
-}
-
-/// A PCI function with a virtio device, which has `Q` queues, at most 31, and `V` vectors of MSI-X.
+/// A virtio device, which has `Q` queues, at most 31, and `V` vectors of MSI-X if it is a PCI function.
 pub struct Virtio<const Q: usize, const V: usize, D: Model<Q>> {
     /// What the device does.
     pub model: D,
-    parts: Option<Parts<Q, V, D::Configuration>>,
+    /// Its registers, from its first event on.
+    front: Option<Front<Q, V, D::Configuration>>,
     /// A bit for each queue that the model has.
     begun: u32,
     /// A bit for each of them that has something to do, perhaps.
@@ -64,48 +47,35 @@ pub struct Virtio<const Q: usize, const V: usize, D: Model<Q>> {
 }
 
 impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
-    /// Makes a function that has had no event.
+    /// Makes a device that has had no event.
     pub const fn new(model: D) -> Self {
         const { assert!(Q <= 31, "a doorbell has a bit for each queue") };
-        Self { model, parts: None, begun: 0, due: 0, next: 0 }
+        Self { model, front: None, begun: 0, due: 0, next: 0 }
     }
 
-    /// Handles the first event. With what is `kept` from before a crash the function goes on; otherwise firmware has placed its BARs from
-    /// `bars` on, or nowhere.
+    /// Handles the first event. With what is `kept` from before a crash the device goes on; otherwise firmware has placed its BARs from
+    /// `bars` on, or nowhere, or it has none and is behind MMIO ([`MMIO`](turnstile_service_rt::MMIO)).
     pub fn attach<W: World>(&mut self, world: &W, kept: bool, bars: u64) -> Answer
     where
         D: Serves<Q, W::Memory>,
     {
-        (self.parts, self.begun, self.due) = (None, 0, 0);
-        let length = D::Configuration::LENGTH as u32;
-        let Ok(mut function) = D::KIND.function(Q as u16, length, V as u16) else { return Answer::default() };
+        (self.front, self.begun, self.due) = (None, 0, 0);
         let mut config = self.model.configuration();
-        let (features, requirements, sizes) = (self.model.features(), D::REQUIREMENTS, D::SIZES);
         if !kept {
             // Whoever is killed from here on finds no state of an earlier life of the VM.
             record::forget(world);
         }
-        let record = record::read(world, self::length::<Q, V>()).filter(|_| kept);
-        let device = if let Some(mut words) = record {
-            let space: [u64; SPACE] = core::array::from_fn(|_| words.next().unwrap_or(0));
-            function.restore(space);
-            D::write_again(&mut config, words.next().unwrap_or(0));
-            Device::restore(features, requirements, sizes, config, words)
-        } else {
-            place(&mut function, bars);
-            Device::new(Registers::new(features, requirements, sizes), config)
-        };
-        let parts = self.parts.insert(Parts { function, device, decoded: [NOWHERE; BAR_COUNT as usize] });
-        // Whatever was decoded before. What is again, is all the time: other vCPUs run meanwhile.
-        let is_gone = |bar: &u8| parts.function.bar(*bar).is_some() && parts.function.decodes(*bar).is_none();
-        for bar in (0..BAR_COUNT).filter(is_gone) {
-            world.decode(bar, 0, 0);
+        let mut record = record::read(world, self::length::<Q, V>()).filter(|_| kept);
+        if let Some(written) = record.as_mut().and_then(Iterator::next) {
+            D::write_again(&mut config, written);
         }
-        // Twice: who finds its place taken by another one of before is nowhere, and finds it free then.
-        parts.announce(world);
-        parts.announce(world);
-        let needs_reset = parts.device.registers.status().contains(Status::NEEDS_RESET);
-        if parts.device.registers.is_running() {
+        let (features, requirements, sizes) = (self.model.features(), D::REQUIREMENTS, D::SIZES);
+        let offer = Offer { kind: D::KIND, features, requirements, sizes, config };
+        let Some(front) = Front::new(offer, bars, record) else { return Answer::default() };
+        let front = self.front.insert(front);
+        front.announce_again(world);
+        let needs_reset = front.registers().status().contains(Status::NEEDS_RESET);
+        if front.registers().is_running() {
             self.start(world, true);
         }
         if needs_reset {
@@ -117,18 +87,18 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         self.answer()
     }
 
-    /// The VM has stopped: nothing is left of the function.
+    /// The VM has stopped: nothing is left of the device.
     pub fn detach<W: World>(&mut self, world: &W) {
         record::forget(world);
         self.forget();
-        self.parts = None;
+        self.front = None;
     }
 
-    /// The driver wants an interrupt of a queue. False if there is no function.
+    /// The driver wants an interrupt of a queue. False if there is no device.
     pub fn raise<W: World>(&mut self, world: &W, number: u16) -> bool {
-        match &mut self.parts {
-            Some(parts) => {
-                parts.raise(world, number);
+        match &mut self.front {
+            Some(front) => {
+                front.raise(world, number);
                 true
             }
             None => false,
@@ -141,18 +111,16 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     where
         D::Configuration: PartialEq,
     {
-        let Some(parts) = &mut self.parts else { return };
-        parts.device.registers.offer(self.model.features());
+        let Some(front) = &mut self.front else { return };
+        front.registers_mut().offer(self.model.features());
         let mut config = self.model.configuration();
-        if parts.device.registers.is_running() {
-            D::write_again(&mut config, D::written(&parts.device.config));
+        if front.registers().is_running() {
+            D::write_again(&mut config, D::written(front.config()));
         }
-        if core::mem::replace(&mut parts.device.config, config) == parts.device.config {
+        if core::mem::replace(front.config_mut(), config) == *front.config() {
             return;
         }
-        if let Some(message) = parts.device.raise_config(parts.function.msix()) {
-            world.message(message);
-        }
+        front.raise_config(world);
         self.keep(world);
     }
 
@@ -210,17 +178,11 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     }
 
     fn read<W: World>(&mut self, world: &W, device: u64, offset: u64, size: u8) -> u64 {
-        let Some(parts) = &mut self.parts else { return u64::MAX };
-        let reasons = parts.device.registers.isr();
-        let value = match bar(device) {
-            Some(bar) => parts.device.read(bar, offset, size),
-            None => match u16::try_from(offset) {
-                Ok(offset) if size <= 4 => parts.device.read_config(&parts.function, offset, size).into(),
-                _ => absent(4).into(),
-            },
-        };
-        // Who reads the reasons for an interrupt clears them.
-        if parts.device.registers.isr() != reasons {
+        let Some(front) = &mut self.front else { return u64::MAX };
+        let reasons = front.registers().isr();
+        let value = front.read(device, offset, size);
+        // Who reads the reasons for an interrupt of a PCI function clears them.
+        if front.registers().isr() != reasons {
             self.keep(world);
         }
         value
@@ -230,27 +192,8 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     where
         D: Serves<Q, W::Memory>,
     {
-        let Some(parts) = &mut self.parts else { return };
-        let outcome = match bar(device) {
-            Some(bar) => parts.device.write(parts.function.msix(), bar, offset, size, value),
-            None => match u16::try_from(offset) {
-                Ok(offset) if size <= 4 => {
-                    parts.device.write_config(&mut parts.function, offset, size, value as u32)
-                }
-                _ => return,
-            },
-        };
-        let Outcome { effect, message, changed } = outcome;
-        if let Some(message) = message {
-            world.message(message);
-        }
-        if changed.intersects(Changed::COMMAND | Changed::BARS) {
-            parts.announce(world);
-        }
-        if changed.intersects(Changed::COMMAND | Changed::CAPABILITIES) {
-            parts.device.settle(parts.function.msix(), |message| world.message(message));
-        }
-        if let Some(effect) = effect {
+        let Some(front) = &mut self.front else { return };
+        if let Some(effect) = front.write(world, device, offset, size, value) {
             self.follow(world, effect);
         }
         self.keep(world);
@@ -261,14 +204,14 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     where
         D: Serves<Q, W::Memory>,
     {
-        let Some(parts) = &mut self.parts else { return };
+        let Some(front) = &mut self.front else { return };
         match effect {
             Effect::Reset => {
-                parts.device.config = self.model.configuration();
+                *front.config_mut() = self.model.configuration();
                 self.forget();
             }
             Effect::Started => self.start(world, false),
-            Effect::Enabled(number) if parts.device.registers.is_running() => {
+            Effect::Enabled(number) if front.registers().is_running() => {
                 if !self.begin(world, number, false) {
                     self.fail(world);
                 }
@@ -282,7 +225,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
             }
             Effect::Notified(number) => self.due |= 1 << number & self.begun,
             Effect::Configured => {
-                self.model.agree(parts.device.registers.features(), &parts.device.config);
+                self.model.agree(front.registers().features(), front.config());
             }
         }
     }
@@ -292,8 +235,8 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     where
         D: Serves<Q, W::Memory>,
     {
-        let Some(parts) = &self.parts else { return };
-        self.model.agree(parts.device.registers.features(), &parts.device.config);
+        let Some(front) = &self.front else { return };
+        self.model.agree(front.registers().features(), front.config());
         for number in 0..Q as u16 {
             if !self.begin(world, number, left) {
                 return self.fail(world);
@@ -306,13 +249,13 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     where
         D: Serves<Q, W::Memory>,
     {
-        let Some(parts) = &self.parts else { return true };
-        let Some(queue) = parts.device.registers.queue(number).filter(|queue| queue.is_enabled()) else {
+        let Some(front) = &self.front else { return true };
+        let Some(queue) = front.registers().queue(number).filter(|queue| queue.is_enabled()) else {
             return true;
         };
         let memory = world.memory();
         let Ok(layout) = queue.layout(memory) else { return false };
-        let options = parts.device.registers.features().into();
+        let options = front.registers().features().into();
         if self.model.begin(number, memory, layout, options, left).is_err() {
             return false;
         }
@@ -332,10 +275,8 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     #[cold]
     pub fn fail<W: World>(&mut self, world: &W) {
         self.forget();
-        let Some(parts) = &mut self.parts else { return };
-        if let Some(message) = parts.device.fail(parts.function.msix()) {
-            world.message(message);
-        }
+        let Some(front) = &mut self.front else { return };
+        front.fail(world);
         self.keep(world);
     }
 
@@ -345,7 +286,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     where
         D: Serves<Q, W::Memory>,
     {
-        let Self { model, parts: Some(parts), .. } = self else { return };
+        let Self { model, front: Some(front), .. } = self else { return };
         let mut pace = Pace::new();
         while self.due != 0 {
             let behind = self.due >> self.next << self.next;
@@ -355,7 +296,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
                 return self.fail(world);
             };
             if interrupt {
-                parts.raise(world, number as u16);
+                front.raise(world, number as u16);
             }
             match rest {
                 Rest::Idle => self.due &= !(1 << number),
@@ -372,40 +313,9 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
 
     /// Writes down all registers.
     fn keep<W: World>(&self, world: &W) {
-        let Some(parts) = &self.parts else { return };
-        let space = parts.function.save().chain(core::iter::repeat(0)).take(SPACE);
-        let written = D::written(&parts.device.config);
-        let words = space.chain(core::iter::once(written)).chain(parts.device.save());
+        let Some(front) = &self.front else { return };
+        let words = core::iter::once(D::written(front.config())).chain(front.save());
         record::write(world, length::<Q, V>(), words);
-    }
-}
-
-impl<const Q: usize, const V: usize, C: Configuration> Parts<Q, V, C> {
-    /// Sends the message of a queue's interrupt.
-    #[inline(always)] // A few moves.
-    fn raise<W: World>(&mut self, world: &W, number: u16) {
-        if let Some(message) = self.device.raise_queue(self.function.msix(), number) {
-            world.message(message);
-        }
-    }
-
-    /// Tells the hypervisor what each BAR decodes, if that has changed. One that could not be where it should is tried again.
-    fn announce<W: World>(&mut self, world: &W) {
-        let mut wanted = [NOWHERE; BAR_COUNT as usize];
-        for ((bar, wanted), now) in (0..).zip(&mut wanted).zip(&mut self.decoded) {
-            *wanted = self.function.decodes(bar).map_or(NOWHERE, |addresses| addresses.start);
-            // Away first, so that they may change places.
-            if *wanted != *now && *now != NOWHERE {
-                world.decode(bar, 0, 0);
-                *now = NOWHERE;
-            }
-        }
-        for ((bar, wanted), now) in (0..).zip(wanted).zip(&mut self.decoded) {
-            let size = self.function.bar(bar).map_or(0, Bar::size);
-            if wanted != *now && world.decode(bar, wanted, size) {
-                *now = wanted;
-            }
-        }
     }
 }
 
@@ -433,22 +343,4 @@ impl Pace {
         self.budget = SLICE;
         self.slices <= SLICES && now.saturating_sub(since) < SPAN
     }
-}
-
-/// Puts the BARs at addresses, as firmware does: the large ones first, so that all are aligned.
-fn place(function: &mut Function, bars: u64) {
-    let mut address = bars;
-    for size in (4..48).rev().map(|power| 1 << power).filter(|_| bars != 0) {
-        for bar in 0..BAR_COUNT {
-            if function.bar(bar).is_some_and(|bar| bar.size() == size) {
-                function.place(bar, address);
-                address = address.saturating_add(size);
-            }
-        }
-    }
-}
-
-/// The BAR that a device's number means; none if that is configuration space.
-fn bar(device: u64) -> Option<u8> {
-    (device != CONFIGURATION).then(|| device.wrapping_sub(BARS) as u8)
 }

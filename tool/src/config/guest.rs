@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use turnstile_bundle::{
-    Apic, Arm64, Feature, Gic, GuestMachine, Interrupts, Machine, Paravirt, Pc, Pmu, Pseries, TripleFault,
+    Apic, Arm64, Feature, Gic, GuestMachine, Interrupts, Machine, Paravirt, Pc, Pmu, Pseries, Transport,
+    TripleFault,
 };
 
 use turnstile_machine::pseries;
@@ -14,7 +15,9 @@ use super::problem::{did_you_mean, list};
 use super::read::{At, Others, Reader, named};
 use crate::isa::Isa;
 
-const ARM64: [&str; 7] = ["gic", "pmu", "sve", "format", "load-address", "entry", "flash"];
+const ARM64: [&str; 8] = ["gic", "pmu", "sve", "format", "load-address", "entry", "flash", "virtio"];
+/// What has a message of its own.
+const VIRTIO: [&str; 1] = ["virtio"];
 const PC: [&str; 3] = ["apic", "paravirt", "triple-fault"];
 const PSERIES: [&str; 2] = ["interrupts", "threads"];
 
@@ -42,12 +45,20 @@ pub fn others(isa: Isa) -> &'static Others {
         ],
         Isa::X86_64 => &[
             (
+                &VIRTIO,
+                "is for arm64, whose guests find devices without PCI in their device tree: leave it out, a PC has PCI",
+            ),
+            (
                 &ARM64,
                 "is for arm64, and this machine is a PC: leave it out, or let isa and board in [machine] be arm64's",
             ),
             (&PSERIES, "is for POWER, and this machine is a PC: leave it out"),
         ],
         Isa::Power64 => &[
+            (
+                &VIRTIO,
+                "is for arm64, and a partition with POWER has virtio devices behind PCI alone: leave it out",
+            ),
             (&ARM64, "is for arm64, and this machine has POWER: leave it out"),
             (&PC, "is for PCs, and this machine has POWER: leave it out"),
         ],
@@ -98,8 +109,9 @@ fn read_arm64(reader: &mut Reader<'_, '_>) -> Chosen {
     let (map, mut places) = (value(map), Places::none(reader.span.clone()));
     let format = flat::read_format(reader, map, &mut places);
     let flash = flat::read_flash(reader, map, &mut places);
-    let machine =
-        Machine::Arm64(Arm64 { map, gic: value(gic), pmu: value(pmu), sve: value(sve), format, flash });
+    let virtio = value(reader.choice("virtio", &named(Transport::ALL, Transport::name)));
+    let (gic, pmu, sve) = (value(gic), value(pmu), value(sve));
+    let machine = Machine::Arm64(Arm64 { map, gic, pmu, sve, format, flash, virtio });
     Chosen { machine, controller, sve: place, places }
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, ServiceSpec, VmSpec};
+use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, ServiceSpec, Transport, VmSpec};
 use turnstile_service::image;
 
 use super::contents::{bad_arm64_kernel, bad_initrd, bad_pc_kernel, bad_power_kernel};
@@ -112,7 +112,8 @@ impl Loader<'_> {
         let initrd = match &vm.initrd {
             Some(initrd) => match drivers(vm, initrd).filter(|_| has_pci && self.absent == Absent::Get) {
                 Some(flavour) => {
-                    let drivers = Drivers { entropy: vm.entropy.is_some() };
+                    let mmio = vm.machine.arm64().is_some_and(|arm64| arm64.virtio == Transport::Mmio);
+                    let drivers = Drivers { entropy: vm.entropy.is_some(), mmio };
                     let initrd = setup::debian::initrd_with(self.layout, self.isa, flavour, drivers)?;
                     Some(initrd.into())
                 }

@@ -48,14 +48,28 @@ const DRIVERS: [&str; 15] = [
 /// Those of entropy devices, likewise. Only VMs that have one load them.
 const ENTROPY_DRIVERS: [&str; 2] = ["drivers/char/hw_random/rng-core", "drivers/char/hw_random/virtio-rng"];
 
+/// That of devices behind MMIO, likewise. Only VMs whose devices are there load it.
+const MMIO_DRIVERS: [&str; 1] = ["drivers/virtio/virtio_mmio"];
+
 /// The folders of the cache with drivers, and which ones are in each.
-const SETS: [(&str, &[&str]); 2] = [("drivers", &DRIVERS), ("drivers-entropy", &ENTROPY_DRIVERS)];
+const SETS: [(&str, &[&str]); 3] =
+    [("drivers", &DRIVERS), ("drivers-entropy", &ENTROPY_DRIVERS), ("drivers-mmio", &MMIO_DRIVERS)];
 
 /// Which drivers a VM needs beside those of disks and network devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drivers {
     /// Those of entropy devices.
     pub entropy: bool,
+    /// That of devices behind MMIO.
+    pub mmio: bool,
+}
+
+impl Drivers {
+    /// The folders of the cache with all that the VM needs.
+    fn sets(self) -> Vec<(&'static str, &'static [&'static str])> {
+        let wanted = SETS.into_iter().zip([true, self.entropy, self.mmio]);
+        wanted.filter(|(_, wanted)| *wanted).map(|(set, _)| set).collect()
+    }
 }
 
 /// Which of Debian's kernels.
@@ -157,7 +171,7 @@ fn drivers_with(
     let folder = folder(layout, isa, flavour);
     // Somebody else may be about to fetch them.
     let _lock = Lock::take(&folder, "lock")?;
-    let sets = &SETS[..if more.entropy { 2 } else { 1 }];
+    let sets = more.sets();
     let has = |(name, drivers): &(&str, &[&str])| {
         fs::read_to_string(folder.join(name).join(LIST)).ok() == Some(drivers.join("\n"))
     };
@@ -166,7 +180,7 @@ fn drivers_with(
         fetch_for(layout, isa, flavour)?;
     }
     let mut files = Vec::new();
-    for (name, _) in sets {
+    for (name, _) in &sets {
         files.extend(files_of(&folder.join(name))?);
     }
     Ok(files)
@@ -374,10 +388,12 @@ mod tests {
     }
 
     #[test]
-    fn drivers_of_entropy_devices_are_apart_and_come_last() {
+    fn drivers_that_few_need_are_apart_and_come_last() {
         let folder = tempfile::tempdir().unwrap();
         let (root, cache) = (folder.path().join("root"), folder.path().join("cache"));
-        for name in ["virtio/virtio", "char/hw_random/rng-core", "char/hw_random/virtio-rng"] {
+        for name in
+            ["virtio/virtio", "virtio/virtio_mmio", "char/hw_random/rng-core", "char/hw_random/virtio-rng"]
+        {
             let file = root.join(format!("lib/modules/6.1/kernel/drivers/{name}.ko"));
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, name).unwrap();
@@ -389,5 +405,10 @@ mod tests {
         };
         assert_eq!(names("drivers"), ["00-virtio.ko"]);
         assert_eq!(names("drivers-entropy"), ["15-rng-core.ko", "16-virtio-rng.ko"]);
+        assert_eq!(names("drivers-mmio"), ["17-virtio_mmio.ko"]);
+        let sets = |entropy, mmio| Drivers { entropy, mmio }.sets().into_iter().map(|(name, _)| name);
+        assert!(sets(false, false).eq(["drivers"]));
+        assert!(sets(false, true).eq(["drivers", "drivers-mmio"]));
+        assert!(sets(true, true).eq(["drivers", "drivers-entropy", "drivers-mmio"]));
     }
 }

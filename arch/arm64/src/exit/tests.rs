@@ -6,6 +6,7 @@ mod flash;
 mod gicv2;
 mod lives;
 mod machine;
+mod messages;
 
 use std::boxed::Box;
 use std::vec;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Interrupts by message: a write to the GICv2m frame of a VM's board becomes an edge of an SPI.
+//! Interrupts by message: a write to the GICv2m frame of a VM's board becomes an edge of an SPI. So does one to the registers of a device
+//! behind MMIO, which is that device's own.
 
 use turnstile_devices::MsiFrame;
 use turnstile_machine::map;
@@ -13,7 +14,15 @@ impl Vm {
     /// Returns the SPI that a write of `data` to `address` by a device becomes; `None` if no such thing is there.
     #[inline] // On the way of each message.
     pub fn message_intid(&self, address: u64, data: u64) -> Option<u32> {
-        MESSAGES.write(address.wrapping_sub(self.machine.map().pci.frame.base), data)
+        let map = self.machine.map();
+        MESSAGES.write(address.wrapping_sub(map.pci.frame.base), data).or_else(|| self.window_intid(address))
+    }
+
+    /// The SPI of the device behind MMIO whose registers begin at an address.
+    fn window_intid(&self, address: u64) -> Option<u32> {
+        let windows = &self.machine.map().virtio;
+        let number = windows.number(address).filter(|number| *number < self.virtio)?;
+        Some(windows.device(number)?.intid)
     }
 
     /// Delivers a message-signalled interrupt; false if nothing is at that address.

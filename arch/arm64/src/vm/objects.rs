@@ -74,6 +74,8 @@ pub struct Vm {
     pub demand: Demand,
     /// Its flash.
     pub flash: Flash,
+    /// How many virtio devices it has behind MMIO.
+    pub virtio: usize,
     /// Its vCPUs by number, for SGIs: one load without a check of bounds.
     table: AtomicPtr<VcpuTable>,
     vtcr: AtomicU64,
@@ -108,6 +110,8 @@ pub struct VmParts {
     pub memory: u64,
     /// Bytes of each bank of flash.
     pub flash: u64,
+    /// See [`Vm::virtio`].
+    pub virtio: usize,
     /// Where the records of stolen time are, if its vCPUs share CPUs.
     pub stolen_time: Option<u64>,
 }
@@ -148,6 +152,7 @@ impl Vm {
             beyond,
             demand: Demand::new(ram),
             flash: Flash::new(parts.machine, parts.flash),
+            virtio: parts.virtio,
             table: AtomicPtr::new((&raw const NOBODY).cast_mut()),
             vtcr: AtomicU64::new(0),
             vttbr: AtomicU64::new(0),

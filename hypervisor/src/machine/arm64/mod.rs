@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::ManuallyDrop;
 
-use turnstile_bundle::{Arm64, Format, Mapping, Pmu, Schedule, ServiceDevice, VmSpec};
-use turnstile_machine::map::{IPA_BITS, Pci, SPI_COUNT};
+use turnstile_bundle::{Arm64, Format, Mapping, Pmu, Schedule, ServiceDevice, Transport, VmSpec};
+use turnstile_machine::map::{self, IPA_BITS, Pci, SPI_COUNT};
 use turnstile_machine::{
     Functions, GicVersion, ImageError, Layout, LayoutError, MapError, Platform, fdt, flat, image, layout,
     mpidr,
@@ -133,6 +133,11 @@ pub fn set_line(vm: &'static Vm, line: u32, level: bool) {
     vm.set_spi_line(line, level);
 }
 
+/// Returns the place of a device.
+const fn place(device: map::Device) -> Place {
+    Place { reach: Reach::Memory, base: device.region.base, size: device.region.size, line: device.intid }
+}
+
 /// What a VM's description becomes on this machine.
 pub struct Machine {
     spec: VmSpec<'static>,
@@ -143,14 +148,21 @@ pub struct Machine {
     /// The records of its stolen time, if its vCPUs share CPUs.
     records: Option<Records>,
     flash: Flash,
+    /// How many virtio devices it has behind MMIO.
+    virtio: usize,
 }
 
 impl Machine {
-    /// Finds out what the VM with index `id`, which has these PCI functions, needs of this machine, and the parts it is made from.
+    /// Finds out what the VM with index `id`, which has these virtio devices, needs of this machine, and the parts it is made from.
     ///
     /// # Errors
     /// When the machine lacks what the description asks for.
-    pub fn new(id: u8, spec: &VmSpec<'static>, _: Functions, host: &Host) -> Result<(Self, VmParts), Error> {
+    pub fn new(
+        id: u8,
+        spec: &VmSpec<'static>,
+        functions: Functions,
+        host: &Host,
+    ) -> Result<(Self, VmParts), Error> {
         let chosen = *spec.machine.arm64().ok_or(Error::Unsupported(
             "its machine is a PC, and this is the hypervisor for arm64: write machine = \"virt\"",
         ))?;
@@ -164,7 +176,11 @@ impl Machine {
             Schedule::Pinned => None,
         };
         let flash = Flash::new(chosen.map.map(), chosen.flash);
-        let machine = Self { spec: *spec, chosen, gic, gicv, records, flash };
+        let virtio = match chosen.virtio {
+            Transport::Pci => 0,
+            Transport::Mmio => functions.count,
+        };
+        let machine = Self { spec: *spec, chosen, gic, gicv, records, flash, virtio };
         let parts = machine.parts(id)?;
         Ok((machine, parts))
     }
@@ -186,6 +202,7 @@ impl Machine {
             vgic: self.vgic()?,
             memory: spec.memory,
             flash: self.chosen.flash,
+            virtio: self.virtio,
             stolen_time: self.records.map(|_| self.chosen.map.map().stolen_time.base),
         })
     }
@@ -262,18 +279,20 @@ impl Machine {
         self.flash.access(vm, access)
     }
 
-    /// Says where a device of its is that a service can be; a PCI function is in a slot.
+    /// Says where a device of its is that a service can be; a PCI function is in a slot, as is a virtio device behind MMIO.
     pub fn site(&self, device: ServiceDevice, slot: u64) -> Site {
         let map = self.chosen.map.map();
-        let device = match device {
-            ServiceDevice::Uart => map.uart,
-            ServiceDevice::Extra => map.service,
+        match device {
+            ServiceDevice::Uart => Site::Device(place(map.uart)),
+            ServiceDevice::Extra => Site::Device(place(map.service)),
             ServiceDevice::Pci | ServiceDevice::Network | ServiceDevice::Entropy => {
-                return Site::Function(self.function(slot));
+                let window = map.virtio.device(slot.saturating_sub(1) as usize);
+                match window.filter(|_| self.chosen.virtio == Transport::Mmio) {
+                    Some(window) => Site::Mmio(place(window)),
+                    None => Site::Function(self.function(slot)),
+                }
             }
-        };
-        let (base, size) = (device.region.base, device.region.size);
-        Site::Device(Place { reach: Reach::Memory, base, size, line: device.intid })
+        }
     }
 
     /// Says where the PCI function in a slot is.
@@ -325,6 +344,7 @@ impl Machine {
             flash: self.chosen.flash,
             service: vm.services().is_some_and(|all| all.at_address(registers.base).is_some()),
             pci: devices::has_functions(vm),
+            virtio: self.virtio,
         })
         .map_err(Error::Fdt)?;
         if let Some(page) = self.gicv {

@@ -6,14 +6,19 @@ use std::rc::Rc;
 
 use turnstile_pci::msix::Message;
 use turnstile_rig::{BlockDriver, Computer, DOORBELL, ECAM, Fuse, Ram, Random};
-use turnstile_service_rt::{AGAIN, BARS, CONFIGURATION, Event, Service};
+use turnstile_service_rt::{AGAIN, BARS, CONFIGURATION, Event, MMIO, Service};
 use turnstile_service_virtio::{Virtio, World};
 use turnstile_virtio::config::ENTROPY;
 use turnstile_virtio::features::Features;
+use turnstile_virtio::mmio::LENGTH;
 
 use crate::Function;
 use crate::model::{Entropy, Generator, QUEUES, VECTORS};
 
+/// Where the registers of the device are, if it is behind MMIO.
+pub const REGISTERS: u64 = 0xa00_0000;
+/// Where firmware places BARs.
+const FIRMWARE: u64 = 0x1008_0000;
 /// Bytes of the VM's memory.
 pub const MEMORY: usize = 0x20_0000;
 /// What Linux accepts.
@@ -52,7 +57,7 @@ pub struct Board {
     pub ram: Ram,
     pub fuse: Fuse,
     kept: RefCell<Vec<u64>>,
-    decoded: RefCell<[Option<(u64, u64)>; 6]>,
+    pub decoded: RefCell<[Option<(u64, u64)>; 6]>,
     pub messages: RefCell<Vec<u32>>,
     clock: Cell<u64>,
     /// How much later it is whenever somebody asks for the time.
@@ -67,7 +72,7 @@ impl World for Board {
     }
 
     fn message(&self, Message { address, data }: Message) {
-        if self.fuse.step() && address == DOORBELL {
+        if self.fuse.step() && [DOORBELL, REGISTERS].contains(&address) {
             self.messages.borrow_mut().push(data);
         }
     }
@@ -104,6 +109,10 @@ pub struct Host {
     pub board: Board,
     pub counter: Counter,
     device: Device,
+    /// Where it is.
+    bars: u64,
+    /// How many doorbells there were.
+    pub rung: u64,
     /// The service wants another event.
     pub again: bool,
     /// After how many steps it is killed.
@@ -115,6 +124,15 @@ pub struct Host {
 
 impl Host {
     pub fn new(there: u64, left: Option<u64>) -> Self {
+        Self::at(FIRMWARE, there, left)
+    }
+
+    /// The same, with the device behind MMIO.
+    pub fn behind_mmio(there: u64, left: Option<u64>) -> Self {
+        Self::at(MMIO | REGISTERS, there, left)
+    }
+
+    fn at(bars: u64, there: u64, left: Option<u64>) -> Self {
         let fuse = Fuse::default();
         let board = Board {
             ram: Ram::new(MEMORY, fuse.clone()),
@@ -128,7 +146,8 @@ impl Host {
         let [drawn, asked] = [(); 2].map(|()| Rc::new(Cell::new(0)));
         let counter = Counter { drawn, there: Rc::new(Cell::new(there)), asked, fuse };
         let device = Device::new(Entropy::new(counter.clone()));
-        let mut host = Self { board, counter, device, again: false, left, most: None, deaths: 0 };
+        let mut host =
+            Self { board, counter, device, bars, rung: 0, again: false, left, most: None, deaths: 0 };
         host.begin(false);
         host
     }
@@ -138,7 +157,7 @@ impl Host {
         loop {
             self.device = Device::new(Entropy::new(self.counter.clone()));
             self.arm();
-            let answer = self.device.attach(&self.board, kept, 0x1008_0000);
+            let answer = self.device.attach(&self.board, kept, self.bars);
             if !self.is_dead() {
                 self.again |= answer.lines & AGAIN != 0;
                 return;
@@ -187,6 +206,10 @@ impl Host {
     }
 
     fn find(&self, address: u64) -> Option<(u64, u64)> {
+        if self.bars & MMIO != 0 {
+            let offset = address.checked_sub(REGISTERS).filter(|offset| *offset < LENGTH);
+            return offset.map(|offset| (CONFIGURATION, offset));
+        }
         if (ECAM..ECAM + 0x1000).contains(&address) {
             return Some((CONFIGURATION, address - ECAM));
         }
@@ -206,9 +229,14 @@ impl Computer for Host {
 
     fn write(&mut self, address: u64, size: u64, value: u64) {
         let Some((device, offset)) = self.find(address) else { return };
-        let bell = Function::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4);
+        let bell = match self.bars & MMIO {
+            0 => Function::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4),
+            _ => Function::DOORBELLS.behind_mmio().queue(offset, value),
+        };
+        self.rung += u64::from(bell.is_some());
         match bell {
-            Some(queue) => self.event(Event::Doorbell { queues: 1 << queue, now: 0 }),
+            // The hypervisor has so many bits.
+            Some(queue) => self.event(Event::Doorbell { queues: 1 << (queue % 32), now: 0 }),
             None => self.event(Event::Write { device, offset, size, value }),
         };
     }

@@ -2,4 +2,5 @@
 //! The service between a guest's driver and a generator that may run dry.
 
 mod host;
+mod mmio;
 mod requests;

@@ -10,7 +10,7 @@ use super::host::{ACCEPTED, Host, probe, word};
 use crate::Function;
 
 /// Words that are more than any test needs.
-const ENOUGH: u64 = 1 << 15;
+pub const ENOUGH: u64 = 1 << 15;
 
 /// A driver that works.
 fn running(there: u64, left: Option<u64>) -> (Host, BlockDriver) {
@@ -27,12 +27,12 @@ fn started(host: &mut Host) -> BlockDriver {
 }
 
 /// A request for so many bytes.
-fn room(length: u32) -> Request {
+pub fn room(length: u32) -> Request {
     Request { writable: vec![length], ..Request::default() }
 }
 
 /// The whole words of a reply, none of which anybody had before.
-fn news(had: &mut HashSet<u64>, reply: &Reply) -> usize {
+pub fn news(had: &mut HashSet<u64>, reply: &Reply) -> usize {
     let bytes = &reply.bytes[..reply.written as usize];
     for piece in bytes.chunks_exact(8) {
         let word = u64::from_le_bytes(piece.try_into().unwrap());

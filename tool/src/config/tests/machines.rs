@@ -40,6 +40,23 @@ fn sve_needs_a_processor_that_has_it() {
 }
 
 #[test]
+fn virtio_devices_are_behind_mmio_on_arm64_alone() {
+    let transport = |text: &str| parse_text(text).unwrap().vms[0].machine.arm64().map(|arm64| arm64.virtio);
+    assert_eq!(transport(MINIMAL), Some(Transport::Pci));
+    assert_eq!(transport(&format!("{MINIMAL}virtio = \"pci\"\n")), Some(Transport::Pci));
+    assert_eq!(transport(&format!("{MINIMAL}virtio = \"mmio\"\n")), Some(Transport::Mmio));
+    let wrong = format!("{MINIMAL}virtio = \"isa\"\n");
+    expect(&wrong, &[("\"isa\"", "`virtio` cannot be `isa`", "`mmio`")]);
+    for (isa, what, why) in [
+        ("x86_64", "whose guests find devices without PCI in their device tree", "a PC has PCI"),
+        ("power64", "has virtio devices behind PCI alone", "leave it out"),
+    ] {
+        let text = format!("[machine]\nisa = \"{isa}\"\n{MINIMAL}virtio = \"mmio\"\n");
+        expect(&text, &[("virtio", what, why)]);
+    }
+}
+
+#[test]
 fn a_board_has_what_it_has() {
     let board =
         |machine: &str, lines: &[&str]| format!("[machine]\nboard = \"rpi4\"\n{machine}\n{}", vms(lines));

@@ -15,7 +15,7 @@ use super::*;
 
 use turnstile_bundle::{
     Apic, Arm64, Class, Feature, Flat, Format, Gic, GicVersion, GuestMachine, Machine as Kind, Paravirt, Pc,
-    Pmu, Pseries, TripleFault,
+    Pmu, Pseries, Transport, TripleFault,
 };
 
 const MINIMAL: &str = "[[vm]]\nname = \"a\"\nkernel = \"k\"\n";
@@ -87,6 +87,7 @@ fn everything_can_be_said() {
         gic = "v3"
         pmu = "trapped"
         sve = true
+        virtio = "mmio"
         mapping = "on-demand"
         on-crash = "restart"
         statistics = true
@@ -119,6 +120,7 @@ fn everything_can_be_said() {
         sve: true,
         format: Format::Image,
         flash: 0,
+        virtio: Transport::Mmio,
     };
     assert_eq!(linux.machine.arm64(), Some(&expected));
     assert_eq!((linux.on_crash, linux.mapping), (OnCrash::Restart, Mapping::OnDemand));

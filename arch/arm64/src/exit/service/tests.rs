@@ -90,7 +90,8 @@ fn served_at(port: Port, bell: u64, doorbells: Doorbells) -> (&'static Vm, Frame
     let space = Space::new(Image::parse(file.leak(), ISA).unwrap(), 1000).unwrap();
     let service: &'static Service = Box::leak(Box::new(Service::new("test".into(), space, &Nothing, port)));
     let mut services = Services::none();
-    services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 3, doorbells, bell, service }];
+    services.memory =
+        vec![Served { base: DEVICE, size: 0x1000, device: 3, mask: u64::MAX, doorbells, bell, service }];
     services.all = vec![service];
     vm.set_services(services);
     SEEN.take();

@@ -108,6 +108,7 @@ pub(super) fn parts_of(
         vgic: Vgic::new(&config).expect("a valid configuration"),
         memory: 64 << 20,
         flash: 4 << 20,
+        virtio: 0,
         stolen_time: None,
     }
 }

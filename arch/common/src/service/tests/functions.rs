@@ -35,6 +35,7 @@ fn a_bar_is_where_it_was_put_and_nowhere_else() {
         size: 0x100,
         device: 0,
         doorbells: Doorbells::NONE,
+        mask: u64::MAX,
         bell: 0,
         service: first,
     });

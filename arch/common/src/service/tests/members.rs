@@ -207,3 +207,12 @@ fn a_device_of_another_member_rings_its_own_queues() {
     let served = Served { bell: 8, ..Served::nowhere(5, doorbells, first) };
     assert_eq!([0x100, 0x108, 0x10c].map(|offset| served.queue(offset, 0)), [Some(8), Some(10), None]);
 }
+
+/// The queue's number is what the guest says.
+#[test]
+fn a_member_rings_no_queues_of_others_by_their_numbers() {
+    let first: &'static Service<Script> = Box::leak(Box::new(service(&[]).0));
+    let doorbells = Doorbells { first: 0x50, size: 4, by: turnstile_service::image::BY_VALUE };
+    let served = Served { bell: 8, mask: 3, ..Served::nowhere(0, doorbells, first) };
+    assert_eq!([0, 2, 3, 4, u64::MAX].map(|number| served.queue(0x50, number)), [8, 10, 11, 8, 11].map(Some));
+}

@@ -69,7 +69,8 @@ fn served_with(doorbells: Doorbells) -> (&'static Vcpu, Frame) {
 
 /// The same, of which the first is this queue's.
 fn served_from(bell: u64, doorbells: Doorbells) -> (&'static Vcpu, Frame) {
-    let device = |service| Served { base: DEVICE, size: 0x1000, device: 4, bell, doorbells, service };
+    let device =
+        |service| Served { base: DEVICE, size: 0x1000, device: 4, mask: u64::MAX, bell, doorbells, service };
     served_by(service(), |service| (vec![device(service)], vec![]))
 }
 
@@ -91,8 +92,15 @@ fn served_by(
     let service = &*Box::leak(Box::new(service));
     let mut services = Services::none();
     (services.memory, services.bars) = devices(service);
-    services.terminal =
-        Some(Served { base: 0, size: 1, device: 3, bell: 0, doorbells: Doorbells::NONE, service });
+    services.terminal = Some(Served {
+        base: 0,
+        size: 1,
+        device: 3,
+        mask: u64::MAX,
+        bell: 0,
+        doorbells: Doorbells::NONE,
+        service,
+    });
     services.functions = vec![Served::nowhere(FUNCTION, Doorbells::NONE, service)];
     services.all = vec![service];
     vcpu.vm.set_services(services);
@@ -330,7 +338,15 @@ fn who_rings_hears_what_the_attention_word_says() {
 #[test]
 fn who_rings_for_a_cpu_that_sleeps_wakes_it() {
     let doorbells = Doorbells { first: 0x100, size: 4, by: BY_VALUE };
-    let device = |service| Served { base: DEVICE, size: 0x1000, device: 4, bell: 0, doorbells, service };
+    let device = |service| Served {
+        base: DEVICE,
+        size: 0x1000,
+        device: 4,
+        mask: u64::MAX,
+        bell: 0,
+        doorbells,
+        service,
+    };
     let (_, mut frame) = served_by(service().on_own_cpu(), |service| (vec![device(service)], vec![]));
     for wakes in [1, 0] {
         fakes::take_log();
@@ -349,7 +365,15 @@ fn each_device_has_doorbells_of_its_own() {
     let [quiet, by_place, first, second, moves] = core::array::from_fn(|n| DEVICE + 0x1000 * n as u64);
     let [value, place] = [BY_VALUE, BY_PLACE].map(|by| Doorbells { first: 0x100, size: 0x10, by });
     let (vcpu, mut frame) = served_by(service(), |service| {
-        let at = |base, bell, doorbells| Served { base, size: 0x1000, device: 4, bell, doorbells, service };
+        let at = |base, bell, doorbells| Served {
+            base,
+            size: 0x1000,
+            device: 4,
+            mask: u64::MAX,
+            bell,
+            doorbells,
+            service,
+        };
         let still =
             [(quiet, 0, Doorbells::NONE), (by_place, 4, place), (first, 8, value), (second, 12, value)];
         let bar = Bar::new(Served { bell: 16, ..Served::nowhere(5, value, service) });

@@ -87,7 +87,8 @@ fn served_with(doorbells: Doorbells) -> Parts {
 /// The same, of which the first is this queue's.
 fn served_from(bell: u64, doorbells: Doorbells) -> Parts {
     served_by(|services, service| {
-        let device = Served { base: MEMORY, size: 0x100, device: 3, bell, doorbells, service };
+        let device =
+            Served { base: MEMORY, size: 0x100, device: 3, mask: u64::MAX, bell, doorbells, service };
         services.memory = std::vec![device];
     })
 }
