@@ -212,6 +212,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     fn read<W: World>(&mut self, world: &W, device: u64, offset: u64, size: u8) -> u64 {
         let Some(parts) = &mut self.parts else { return u64::MAX };
         let reasons = parts.device.registers.isr();
+        parts.device.registers.hold(!self.model.is_settled());
         let value = match bar(device) {
             Some(bar) => parts.device.read(bar, offset, size),
             None => match u16::try_from(offset) {

@@ -11,7 +11,7 @@ use turnstile_arch_common::pci::{Fault, HostBridge, Reach, Wiring};
 use turnstile_firmware::Range;
 
 use super::device;
-use crate::board::pci::{self, Message, Phb};
+use crate::board::pci::{self, LentTable, Message, Phb};
 use crate::cpu::{self, PerCpu};
 
 /// A host bridge.
@@ -30,6 +30,10 @@ struct Driven {
     function: PciAddress,
     /// It has its own memory alone, and nobody has been told yet that it has reached for other.
     is_watched: bool,
+    /// It reaches its own memory alone, and what it is lent.
+    is_guarded: bool,
+    /// The table of what it is lent.
+    lent: Option<LentTable>,
 }
 
 impl Bridge {
@@ -47,7 +51,7 @@ impl Bridge {
         }
         let endpoint = Some(driven.len() as u64 + 1).filter(|number| *number < self.phb.endpoints)?;
         self.phb.separate(function, endpoint).ok()?;
-        driven.push(Driven { function, is_watched: false });
+        driven.push(Driven { function, is_watched: false, is_guarded: false, lent: None });
         Some(endpoint)
     }
 }
@@ -87,8 +91,39 @@ impl HostBridge for Bridge {
         driven
             .iter_mut()
             .filter(|driven| driven.function == function)
-            .for_each(|driven| driven.is_watched = true);
+            .for_each(|driven| (driven.is_watched, driven.is_guarded) = (true, true));
         Some(Reach { bus, guarded: true })
+    }
+
+    fn lend(&self, function: PciAddress, pieces: &[Range]) -> Option<Vec<u64>> {
+        let mut all = self.driven.lock();
+        let (endpoint, driven) = (1..).zip(all.iter_mut()).find(|(_, driven)| driven.function == function)?;
+        if !driven.is_guarded || driven.lent.is_some() {
+            return None;
+        }
+        let table = driven.lent.insert(LentTable::new(pieces)?);
+        let buses = self.phb.lend(endpoint, pieces, table);
+        if buses.is_none() {
+            driven.lent = None;
+        }
+        buses
+    }
+
+    /// The table is free when nobody reads it any more.
+    fn take_back(&self, function: PciAddress) -> bool {
+        let mut all = self.driven.lock();
+        let mut numbered = (1..).zip(all.iter_mut());
+        let Some((endpoint, driven)) = numbered.find(|(_, driven)| driven.function == function) else {
+            return true;
+        };
+        if driven.lent.is_none() {
+            return true;
+        }
+        let is_back = self.phb.take_back(endpoint).is_ok();
+        if is_back {
+            driven.lent = None;
+        }
+        is_back
     }
 
     /// The bridge stops who has reached for what is not its own, and says no address.
