@@ -307,10 +307,10 @@ impl Guest {
     /// Gives its memory back, when no service reaches it any more, and nothing of the machine that one drives. Where an IOMMU does not say so, the memory
     /// is nobody's from now on.
     fn hide(&self, memory: GuestMemory) -> Result<(), memory::Error> {
-        let is_hidden = self.services.iter().fold(true, |all, service| service.detach(self.vm) && all);
-        match is_hidden {
-            true => memory.release(),
-            false => Err(memory::Error::Reached),
+        let reached = self.services.iter().filter(|service| !service.detach(self.vm)).count();
+        match reached {
+            0 => memory.release(),
+            _ => Err(memory::Error::Reached),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::program::Program;
 const MEMORY: usize = 0x40_0000;
 const SHARED: usize = 0x20_0000;
 /// Where the controller reaches the VM's memory.
-const LENT: u64 = 0x80_0000_0000;
+pub const LENT: u64 = 0x80_0000_0000;
 /// How often an event comes that is to come later: less often than from the hypervisor, to see what becomes of controllers that take longer.
 const LATER_EVENTS: u32 = 4;
 /// Who waits does so for an alarm that is not further away, in nanoseconds.
@@ -142,6 +142,8 @@ pub struct Host {
     attached: bool,
     /// The program drives the controller.
     pub driven: bool,
+    /// The controller was kept from memory, because the program does not drive it any more.
+    pub is_cut_off: bool,
     /// After how many steps it is killed, and after how many again, at most.
     pub left: Option<u64>,
     pub most: Option<Random>,
@@ -201,6 +203,7 @@ impl Host {
             life: None,
             attached: true,
             driven: false,
+            is_cut_off: false,
             left,
             most: None,
             deaths: 0,
@@ -315,6 +318,7 @@ impl Host {
             let now = self.board.clock.get();
             let value = self.enter(|life, machine| life.interrupt(machine, now));
             self.driven = value != UNDRIVEN;
+            self.is_cut_off |= value == UNDRIVEN;
             self.masked = value == LATER;
         }
         is_new
@@ -325,7 +329,12 @@ impl Host {
         self.board.nvme.run(self.board.shared);
     }
 
-    /// The memory that the controller reaches.
+    /// The VM's memory.
+    pub fn memory(&self) -> Vec<u8> {
+        self.board.ram.get(Ram::BASE, MEMORY)
+    }
+
+    /// The memory that the program shares with the controller.
     pub fn shared(&self) -> Vec<u8> {
         self.board.shared.get(Ram::BASE, SHARED)
     }
@@ -334,7 +343,7 @@ impl Host {
     pub fn alarm(&mut self) -> bool {
         let Some(at) = self.board.alarm.take() else { return false };
         self.board.clock.update(|now| now.max(at));
-        self.event(Event::Alarm(self.board.clock.get()));
+        self.is_cut_off |= self.event(Event::Alarm(self.board.clock.get())) == UNDRIVEN;
         self.masked = false;
         true
     }
