@@ -22,8 +22,8 @@ const COPY: u64 = 4096;
 #[derive(Debug)]
 pub struct Driven {
     function: Function<Bridge>,
-    /// An IOMMU keeps it to the memory that is its own.
-    guarded: bool,
+    /// An IOMMU keeps it to the memory that is its own, and it may be lent a VM's.
+    lends: bool,
 }
 
 impl Driven {
@@ -45,7 +45,7 @@ impl Driven {
     /// Lets it reach the memory of the only VM that its service serves, and says in the windows where, if an IOMMU keeps it to that. Otherwise, and
     /// without memory for tables, the program copies. The function is silent.
     pub fn lend(&self, windows: &mut [Window]) {
-        if !self.guarded {
+        if !self.lends {
             return;
         }
         let pieces: Vec<Range> =
@@ -58,7 +58,7 @@ impl Driven {
     /// Takes that back; nobody else may be given that memory before. The function is silent. False if the IOMMU does not say that it is done.
     #[must_use = "nobody else may be given memory that it still reaches"]
     pub fn take_back(&self) -> bool {
-        !self.guarded || self.function.take_back()
+        !self.lends || self.function.take_back()
     }
 }
 
@@ -125,7 +125,8 @@ pub fn claim(
     let [first, second] = settings;
     let kept = if guarded && !trusted { abi::DEVICE_GUARDED } else { 0 };
     let device = Device::new(&function.bars, configuration, memory, [first, second | kept]);
-    Ok((Driven { function, guarded }, device))
+    // Where one that strays is led may be the VM's memory.
+    Ok((Driven { function, lends: guarded && !stray }, device))
 }
 
 /// The bridges behind which services have functions.
