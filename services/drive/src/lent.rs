@@ -382,7 +382,10 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
             return Ok(None);
         };
         let length = wanted.length.min(geometry.most_bytes.into()) as u32;
-        let Some(segments) = segments(machine, wanted, length) else { return Ok(None) };
+        let mut segments = ArrayVec::new();
+        if find(machine, wanted, length, &mut segments).is_none() {
+            return Ok(None);
+        }
         let direction = if wanted.writes { Direction::Write } else { Direction::Read };
         let sector = self.part.first + wanted.at / SECTOR;
         match self.drive.scatter(machine.bus(), tag, direction, sector, &segments) {
@@ -397,14 +400,14 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
     }
 }
 
-/// Where the controller reaches the first of these bytes. `None` if it does not reach them all, or they are in more segments than a command has.
+/// Finds where the controller reaches the first of these bytes. `None` if it does not reach them all, or they are in more segments than a command has.
 #[inline] // On the path of every request.
-fn segments<H: Machine>(
+fn find<H: Machine>(
     machine: &H,
     wanted: &Move<'_>,
     length: u32,
-) -> Option<ArrayVec<Segment, MOST_SEGMENTS>> {
-    let mut segments = ArrayVec::new();
+    segments: &mut ArrayVec<Segment, MOST_SEGMENTS>,
+) -> Option<()> {
     let (mut place, mut left) = (wanted.place, length);
     while left != 0 {
         let span = place.take(wanted.spans, left)?;
@@ -412,7 +415,7 @@ fn segments<H: Machine>(
         segments.try_push(Segment { address, length: span.length }).ok()?;
         left -= span.length;
     }
-    Some(segments)
+    Some(())
 }
 
 const fn refused(refusal: Refusal) -> Failure {
