@@ -42,17 +42,18 @@ impl Driven {
         self.function.allow(allowed);
     }
 
-    /// Lets it reach the memory of the only VM that its service serves, and says in the windows where, if an IOMMU keeps it to that. Otherwise, and
-    /// without memory for tables, the program copies. The function is silent.
-    pub fn lend(&self, windows: &mut [Window]) {
+    /// Lets it reach the memory of the only VM that its service serves, and says in the windows where, if an IOMMU keeps it to that. Otherwise
+    /// the program copies. The function is silent. False if that should be, and there is no memory for tables.
+    #[must_use = "the program copies then"]
+    pub fn lend(&self, windows: &mut [Window]) -> bool {
         if !self.lends {
-            return;
+            return true;
         }
         let pieces: Vec<Range> =
             windows.iter().map(|window| Range { base: window.host, size: window.size }).collect();
-        for (window, bus) in windows.iter_mut().zip(self.function.lend(&pieces).into_iter().flatten()) {
-            window.bus = bus;
-        }
+        let Some(buses) = self.function.lend(&pieces) else { return false };
+        windows.iter_mut().zip(buses).for_each(|(window, bus)| window.bus = bus);
+        true
     }
 
     /// Takes that back; nobody else may be given that memory before. The function is silent. False if the IOMMU does not say that it is done.

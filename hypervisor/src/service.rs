@@ -400,8 +400,11 @@ impl Hosted {
     pub fn attach(&self, vm: &Vm, pieces: &[Window]) -> Result<(), memory::Error> {
         let Some((service, number)) = self.reaching(vm) else { return Ok(()) };
         let mut pieces = pieces.to_vec();
-        if let Some(function) = self.lends() {
-            function.lend(&mut pieces);
+        if self.lends().is_some_and(|function| !function.lend(&mut pieces)) {
+            line::report(format_args!(
+                "service {}: its controller does not reach the memory of the VM, for which the IOMMU has no tables: bytes are copied",
+                self.name
+            ));
         }
         let attached = service.attach(number, pieces, self.storage);
         self.look_elsewhere();

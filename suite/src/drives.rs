@@ -136,8 +136,10 @@ fn restarted() -> Scenario {
 }
 
 fn has_found_zeros(record: &Record) -> Result<(), String> {
-    if record.text.contains("its drive cannot be used") {
-        return Err("the controller was in trouble".to_owned());
+    for trouble in ["its drive cannot be used", "bytes are copied"] {
+        if record.text.contains(trouble) {
+            return Err(format!("the log says `{trouble}`"));
+        }
     }
     if let Some(error) = record.consoles.iter().find(|console| console.contains("@error")) {
         return Err(error.clone());

@@ -248,7 +248,7 @@ mod tests {
             assert_eq!(table % bytes, 0);
             // SAFETY: the table, which is there until it is taken back.
             let entries = (0..6).map(|at| unsafe { (table as *const u64).add(at).read_volatile() });
-            let pages = [8, 9, 10, 64].map(|at| (at * LARGE | 3).to_be());
+            let pages = [8, 9, 10, 64].map(|at| ((at * LARGE) | 3).to_be());
             assert_eq!(entries.collect::<Vec<_>>(), [&pages[..], &[0, 0]].concat());
             assert!(bridge.take_back(guarded));
             // The window leads nowhere, and then what was cached is forgotten.
