@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! PCI functions of the machine that services drive: network cards, disk controllers.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use spin::Once;
@@ -18,7 +19,49 @@ const BLOCK: u64 = 2 << 20;
 const COPY: u64 = 4096;
 
 /// A function that a service has.
-pub type Driven = Function<Bridge>;
+#[derive(Debug)]
+pub struct Driven {
+    function: Function<Bridge>,
+    /// An IOMMU keeps it to the memory that is its own, and it may be lent a VM's.
+    lends: bool,
+}
+
+impl Driven {
+    /// The number of its interrupt.
+    pub const fn interrupt(&self) -> u32 {
+        self.function.interrupt
+    }
+
+    /// Masks or unmasks its interrupt.
+    pub fn mask(&self, masked: bool) {
+        self.function.mask(masked);
+    }
+
+    /// Lets it reach memory and interrupt, or no longer. Only who is inside the service that has it.
+    pub fn allow(&self, allowed: bool) {
+        self.function.allow(allowed);
+    }
+
+    /// Lets it reach the memory of the only VM that its service serves, and says in the windows where, if an IOMMU keeps it to that. Otherwise
+    /// the program copies. The function is silent. False if that should be, and there is no memory for tables.
+    #[must_use = "the program copies then"]
+    pub fn lend(&self, windows: &mut [Window]) -> bool {
+        if !self.lends {
+            return true;
+        }
+        let pieces: Vec<Range> =
+            windows.iter().map(|window| Range { base: window.host, size: window.size }).collect();
+        let Some(buses) = self.function.lend(&pieces) else { return false };
+        windows.iter_mut().zip(buses).for_each(|(window, bus)| window.bus = bus);
+        true
+    }
+
+    /// Takes that back; nobody else may be given that memory before. The function is silent. False if the IOMMU does not say that it is done.
+    #[must_use = "nobody else may be given memory that it still reaches"]
+    pub fn take_back(&self) -> bool {
+        !self.lends || self.function.take_back()
+    }
+}
 
 /// Which function a service is to have.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +126,8 @@ pub fn claim(
     let [first, second] = settings;
     let kept = if guarded && !trusted { abi::DEVICE_GUARDED } else { 0 };
     let device = Device::new(&function.bars, configuration, memory, [first, second | kept]);
-    Ok((function, device))
+    // Where one that strays is led may be the VM's memory.
+    Ok((Driven { function, lends: guarded && !stray }, device))
 }
 
 /// The bridges behind which services have functions.
@@ -99,7 +143,7 @@ pub fn watch(bridges: &'static [Bridge], cpu: usize) {
 
 /// Reports what IOMMUs have refused functions of this one's bridge: of each function once.
 pub fn report(function: &Driven) {
-    function.faults(&mut |fault| line::report(format_args!("{fault}")));
+    function.function.faults(&mut |fault| line::report(format_args!("{fault}")));
 }
 
 /// Reports it of all bridges that are watched: an interrupt that nobody has connected starts none.

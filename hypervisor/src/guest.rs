@@ -298,16 +298,20 @@ impl Guest {
         match self.services.iter().try_for_each(|service| service.attach(self.vm, &pieces)) {
             Ok(()) => Ok(memory),
             Err(error) => {
-                self.hide();
-                memory.release()?;
+                self.hide(memory)?;
                 Err(error.into())
             }
         }
     }
 
-    /// No service reaches its memory any more.
-    fn hide(&self) {
-        self.services.iter().for_each(|service| service.detach(self.vm));
+    /// Gives its memory back, when no service reaches it any more, and nothing of the machine that one drives. Where an IOMMU does not say so, the memory
+    /// is nobody's from now on.
+    fn hide(&self, memory: GuestMemory) -> Result<(), memory::Error> {
+        let reached = self.services.iter().filter(|service| !service.detach(self.vm)).count();
+        match reached {
+            0 => memory.release(),
+            _ => Err(memory::Error::Reached),
+        }
     }
 
     /// Takes the VM down after all its vCPUs have stopped. Returns whether it is to run again.
@@ -325,9 +329,9 @@ impl Guest {
         line::close(self.vm);
         self.drop_typed();
         line::event(self.vm, Event::Stopped { reason, restarts });
-        self.hide();
-        if let Some(memory) = self.memory.lock().take()
-            && let Err(error) = memory.release()
+        let memory = self.memory.lock().take();
+        if let Some(memory) = memory
+            && let Err(error) = self.hide(memory)
         {
             line::crash(self.vm, format_args!("its memory is lost: {error}"));
             restarts = false;

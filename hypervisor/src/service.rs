@@ -348,7 +348,7 @@ impl Hosted {
 
     /// Says whether this interrupt of the machine is that of the function that it drives.
     pub fn is_interrupted_by(&self, number: u32) -> bool {
-        self.driven.as_ref().is_some_and(|function| function.interrupt == number)
+        self.driven.as_ref().is_some_and(|function| function.interrupt() == number)
     }
 
     /// Its function has interrupted this CPU. It does not again until that is handled.
@@ -411,7 +411,14 @@ impl Hosted {
     /// When there is no memory for its tables.
     pub fn attach(&self, vm: &Vm, pieces: &[Window]) -> Result<(), memory::Error> {
         let Some((service, number)) = self.reaching(vm) else { return Ok(()) };
-        let attached = service.attach(number, pieces.to_vec(), self.storage);
+        let mut pieces = pieces.to_vec();
+        if self.lends().is_some_and(|function| !function.lend(&mut pieces)) {
+            line::report(format_args!(
+                "service {}: its controller does not reach the memory of the VM, for which the IOMMU has no tables: bytes are copied",
+                self.name
+            ));
+        }
+        let attached = service.attach(number, pieces, self.storage);
         self.look_elsewhere();
         attached
     }
@@ -426,17 +433,27 @@ impl Hosted {
         self.service.get().into_iter().for_each(|service| service.hold());
     }
 
+    /// The machine's function that it drives, if that may reach the memory of the VM: there is no other VM that has it, too. Drivers of a
+    /// device behind MMIO do not wait for the end of its reset (section 4.2.2), so they would take memory back that is still reached.
+    fn lends(&self) -> Option<&Driven> {
+        let is_alone = matches!(self.members.as_slice(), [Member { site: Site::Function(_), .. }]);
+        self.driven.as_ref().filter(|_| !self.is_shared() && is_alone)
+    }
+
     /// A VM that it serves has stopped: its memory is taken away. If it has no other, nothing rings any more. Only while no vCPU of that
-    /// VM runs.
-    pub fn detach(&self, vm: &Vm) {
+    /// VM runs. False if a function of the machine may still reach the memory, because its IOMMU does not answer.
+    #[must_use = "nobody else may be given memory that is still reached"]
+    pub fn detach(&self, vm: &Vm) -> bool {
         self.hold();
         if !self.is_shared() {
             alarm::clear(self.alarm);
         }
         if let Some((service, number)) = self.reaching(vm) {
+            // The function is silent behind this.
             service.detach(number);
             self.look_elsewhere();
         }
+        self.lends().is_none_or(Driven::take_back)
     }
 
     /// Returns the service, if it reaches the memory of a VM, and which member that is.

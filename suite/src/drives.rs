@@ -4,7 +4,7 @@
 
 use turnstile::config::Board;
 use turnstile::isa::Isa;
-use turnstile_link::StopReason;
+use turnstile_link::{Command, StopReason};
 
 use super::disks::{SCRIPT, has_image, image, is_up, kills, nothing_bad};
 use super::gpt::{self, BLOCK};
@@ -44,6 +44,7 @@ pub fn scenarios() -> Vec<Scenario> {
         .chain(own_cpu)
         .map(|scenario| if is_trusted(&scenario) { scenario } else { guarded(scenario) });
     all.chain(refused)
+        .chain(restarted().on_all())
         .chain([no_iommu()])
         .chain(bypassing().on_all())
         .chain([strays("drives/stray", "nvme0"), strays("drives/stray-virtio", "virtio0")])
@@ -109,6 +110,43 @@ fn is_told_once(record: &Record) -> Result<(), String> {
     match record.text.matches("reached for").count() {
         1 => Ok(()),
         count => Err(format!("{count} faults of one function were reported")),
+    }
+}
+
+/// How often a VM is restarted while its controller is at work.
+const RESTARTS: u32 = 12;
+
+/// A VM whose controller moves bytes in its memory is restarted again and again, beside one that begins anew all the time and looks at each word of the
+/// memory that it gets. Both take what the other one has given back: whatever the controller still wrote there would be found.
+fn restarted() -> Scenario {
+    let disk = "[[disk]]\nname = \"data\"\ndevice = \"nvme0\"\nsize = \"1MiB\"\ntime-limit = \"1s\"\n";
+    let load = "cmdline = \"row=load depth=16 iterations=100000000\"\ndisks = [\"data\"]";
+    let config = guest("disk", "block", "16MiB", load) + &guest("memory", "restart", "16MiB", "") + disk;
+    let mut steps = vec![Step::Started(0, 1), Step::Started(1, 2)];
+    for restart in 0..RESTARTS {
+        steps.extend([
+            Step::Wait(300 + 7 * u64::from(restart)),
+            Step::Tell(Command::Restart { vm: 0 }),
+            Step::Started(0, restart + 2),
+        ]);
+    }
+    let stops = [0, 1].map(|vm| [Step::Tell(Command::Stop { vm }), Step::Stopped(vm, StopReason::Killed)]);
+    steps.extend(stops.concat());
+    Scenario::new("drives/restarted", config, steps).limit(120).judge(has_found_zeros)
+}
+
+fn has_found_zeros(record: &Record) -> Result<(), String> {
+    for trouble in ["its drive cannot be used", "bytes are copied"] {
+        if record.text.contains(trouble) {
+            return Err(format!("the log says `{trouble}`"));
+        }
+    }
+    if let Some(error) = record.consoles.iter().find(|console| console.contains("@error")) {
+        return Err(error.clone());
+    }
+    match record.consoles.iter().map(|console| console.matches("zero=yes").count()).sum() {
+        0..=3 => Err("the other VM has hardly looked".to_owned()),
+        _ => Ok(()),
     }
 }
 

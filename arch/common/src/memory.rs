@@ -28,6 +28,8 @@ pub enum Error {
         /// Those of all VMs since power-on.
         all: u64,
     },
+    /// An IOMMU does not say that a device has let go of the memory of a VM that has stopped.
+    Reached,
     /// No memory is left for a service, or there are too many.
     NoService,
     /// A mapping failed.
@@ -51,6 +53,9 @@ impl core::fmt::Display for Error {
                 "the firmware does not take its event queues back, so its {} MiB stay out of use; {} MiB in all do",
                 size / MIB,
                 all / MIB
+            ),
+            Self::Reached => f.write_str(
+                "the IOMMU in front of its disk controller does not answer, so its memory stays out of use until the machine is restarted",
             ),
             Self::NoService => f.write_str("no memory is left for another service"),
             Self::Paging(error) => write!(f, "a translation table could not be built: {error:?}"),

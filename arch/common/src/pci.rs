@@ -403,12 +403,24 @@ impl<B: HostBridge> Function<B> {
     /// When it does not reach that, or all memory without being trusted.
     pub fn reach(&self, memory: Range, trusted: bool) -> Result<Reach, Refusal> {
         let reach = self.bridge.reach(self.address, memory, trusted).ok_or(Refusal::NoMemory)?;
+        let bypasses = reach.guarded && virtio::bypasses(self.bridge, self.address, &self.bars);
         match reach {
-            _ if trusted => Ok(reach),
+            _ if trusted => Ok(Reach { guarded: reach.guarded && !bypasses, ..reach }),
             Reach { guarded: false, .. } => Err(Refusal::Unguarded),
-            _ if virtio::bypasses(self.bridge, self.address, &self.bars) => Err(Refusal::Bypassing),
+            _ if bypasses => Err(Refusal::Bypassing),
             _ => Ok(reach),
         }
+    }
+
+    /// Lets it reach memory of a VM, too, as [`HostBridge::lend`] has it. Only behind an IOMMU that guards it, while it is not allowed to reach memory.
+    pub fn lend(&self, pieces: &[Range]) -> Option<Vec<u64>> {
+        self.bridge.lend(self.address, pieces)
+    }
+
+    /// Takes that back, as [`HostBridge::take_back`] has it.
+    #[must_use = "nobody else may be given memory that it still reaches"]
+    pub fn take_back(&self) -> bool {
+        self.bridge.take_back(self.address)
     }
 
     /// Lets it reach memory and interrupt, or no longer. Only who is inside the service that has it.

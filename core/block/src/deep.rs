@@ -49,15 +49,22 @@ impl<const N: usize, const S: usize> Slots<N, S> {
     /// The drive has done the command with this tag. False if it was told none.
     pub fn done(&mut self, tag: u16, result: Result<(), Failure>) -> bool {
         let Some(slot) = self.slots.get_mut(usize::from(tag)) else { return false };
-        let Stage::Waiting(command) = slot.stage else { return false };
+        if !slot.stage.is_waiting() {
+            return false;
+        }
         self.waiting &= !(1 << tag);
-        slot.stage = if slot.token.is_some() { Stage::Done(command, result) } else { Stage::Empty };
+        slot.stage = if slot.token.is_some() { slot.stage.behind(result) } else { Stage::Empty };
         true
     }
 
     /// Says whether the drive has something to do.
     pub const fn is_waiting(&self) -> bool {
         self.waiting != 0
+    }
+
+    /// Says whether the drive does something for a queue that is gone. It may reach that driver's memory.
+    pub const fn is_forgotten_at_work(&self) -> bool {
+        self.waiting & !self.held != 0
     }
 
     /// The drive does nothing any more of what it was told.
@@ -71,7 +78,7 @@ impl<const N: usize, const S: usize> Slots<N, S> {
         self.held = 0;
         for slot in &mut self.slots {
             (slot.token, slot.done) = (None, None);
-            if !matches!(slot.stage, Stage::Waiting(_)) {
+            if !slot.stage.is_waiting() {
                 slot.stage = Stage::Empty;
             }
         }
@@ -81,8 +88,9 @@ impl<const N: usize, const S: usize> Slots<N, S> {
     fn free(&mut self) -> Option<(u16, &mut Slot<N>)> {
         let () = Self::_BITS;
         let free = self.held.trailing_ones();
+        let is_free = !self.is_forgotten_at_work();
         let slot = self.slots.get_mut(free as usize)?;
-        (self.waiting & !self.held == 0).then_some((free as u16, slot))
+        is_free.then_some((free as u16, slot))
     }
 }
 
@@ -229,7 +237,7 @@ impl<const S: usize, R: Copy> Queue<S, R> {
             match request.run(memory, &mut disk, rules, budget)? {
                 Progress::Done(written) => *done = Some(written),
                 // The drive takes no more: those behind it would be in vain, too, and their bytes copied for nothing.
-                Progress::Busy if !matches!(stage, Stage::Waiting(_)) => return Ok(false),
+                Progress::Busy if !stage.is_waiting() => return Ok(false),
                 Progress::Busy => slots.waiting |= 1 << tag,
                 Progress::Spent => return Ok(true),
             }

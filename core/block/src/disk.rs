@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use turnstile_virtio::device::Span;
+use turnstile_virtio::device::{Place, Span};
 use turnstile_virtio::memory::Outside;
 
 /// How many bytes a sector has, whatever the size of a block.
@@ -72,8 +72,30 @@ pub trait Disk {
     fn zero(&mut self, at: u64, length: u64, may_discard: bool) -> Result<(), Failure>;
 }
 
+/// Bytes that a disk may move itself, straight between where it keeps them and the driver's buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Move<'a> {
+    /// They go to the disk.
+    pub writes: bool,
+    /// Where they are on the disk.
+    pub at: u64,
+    /// How many.
+    pub length: u64,
+    /// The buffers, and where among their bytes the first one is.
+    pub spans: &'a [Span],
+    /// See `spans`.
+    pub place: Place,
+}
+
 /// A disk whose bytes come from such memory, and go there.
 pub trait DiskFor<M>: Disk {
+    /// Moves the first of these bytes without a copy, and says how many: at least one. `None` if it cannot: then [`DiskFor::read`] and
+    /// [`DiskFor::write`] copy them.
+    #[inline] // On the path of every request.
+    fn direct(&mut self, _: &Move<'_>) -> Result<Option<u64>, Failure> {
+        Ok(None)
+    }
+
     /// Copies bytes from `at` to the driver's memory.
     fn read(&mut self, at: u64, memory: &M, to: Span) -> Result<(), Failure>;
 

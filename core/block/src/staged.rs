@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A drive, which does commands later, as a disk for one request.
 //!
-//! The drive reaches memory of its own alone. So bytes are copied once, between that and the driver's memory.
+//! A drive that reaches the driver's memory moves bytes there itself. Otherwise, and where buffers lie as it cannot take them, it reaches memory of its
+//! own alone, the stages: so bytes are copied once, between these and the driver's memory.
 
 use turnstile_virtio::device::Span;
 use turnstile_virtio::transfer::{End, Transfer};
 
-use crate::disk::{Disk, DiskFor, Failure, SECTOR, inside};
+use crate::disk::{Disk, DiskFor, Failure, Move, SECTOR, inside};
 
 /// What a drive is told to do. Positions and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,12 @@ pub trait Drive {
     /// Begins with a command, and says whether it is done already. Otherwise that is told by [`Slots::done`](crate::deep::Slots::done). Behind an error it has not begun; with
     /// [`Failure::Busy`] it is to be given again, when another one is done.
     fn submit(&mut self, tag: u16, command: Command) -> Result<bool, Failure>;
+
+    /// Begins to move the first of these bytes between the disk and the driver's buffers, and returns how many: at least one. `None` if it does not reach
+    /// these, or not as they lie. Errors are those of [`Drive::submit`].
+    fn submit_direct(&mut self, _tag: u16, _wanted: &Move<'_>) -> Result<Option<u64>, Failure> {
+        Ok(None)
+    }
 }
 
 /// What a request has of the drive.
@@ -84,9 +91,27 @@ pub(crate) enum Stage {
     Waiting(Command),
     /// It has.
     Done(Command, Result<(), Failure>),
+    /// The drive has not moved so many bytes itself.
+    Moving(u64),
+    /// It has.
+    Moved(u64, Result<(), Failure>),
 }
 
 impl Stage {
+    /// Says whether the drive has something to do.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting(_) | Self::Moving(_))
+    }
+
+    /// What it is when the drive has done that.
+    pub(crate) fn behind(self, result: Result<(), Failure>) -> Self {
+        match self {
+            Self::Waiting(command) => Self::Done(command, result),
+            Self::Moving(bytes) => Self::Moved(bytes, result),
+            other => other,
+        }
+    }
+
     /// How many bytes the next call from `at` has at most, if some of these bytes are there.
     fn piece(&self, at: u64, most: u64) -> Option<u64> {
         match *self {
@@ -176,6 +201,25 @@ impl<D: Drive> Disk for Staged<'_, D> {
 }
 
 impl<D: Drive> DiskFor<D::Memory> for Staged<'_, D> {
+    #[inline] // On the path of every request.
+    fn direct(&mut self, wanted: &Move<'_>) -> Result<Option<u64>, Failure> {
+        match *self.stage {
+            Stage::Moving(_) => Err(Failure::Busy),
+            Stage::Moved(bytes, result) => {
+                *self.stage = Stage::Empty;
+                result.map(|()| Some(bytes))
+            }
+            Stage::Empty if wanted.length != 0 => {
+                self.is_inside(wanted.at, wanted.length)?;
+                let Some(bytes) = self.drive.submit_direct(self.tag, wanted)? else { return Ok(None) };
+                *self.stage = Stage::Moving(bytes);
+                Err(Failure::Busy)
+            }
+            // Bytes that are copied.
+            _ => Ok(None),
+        }
+    }
+
     /// Reads as much of the request as there is room for, and copies what is asked for.
     fn read(&mut self, at: u64, memory: &D::Memory, to: Span) -> Result<(), Failure> {
         let bytes = u64::from(to.length);

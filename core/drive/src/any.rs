@@ -4,7 +4,7 @@
 use turnstile_virtio::driver::Bus;
 use turnstile_virtio::driver::pci::Function;
 
-use crate::drive::{Drive, Failure, Geometry, Outcome, Refusal};
+use crate::drive::{Direction, Drive, Failure, Geometry, Outcome, Refusal, Segment};
 use crate::nvme::{self, Nvme};
 use crate::tags::TAGS;
 use crate::virtio::{self, Virtio};
@@ -84,6 +84,21 @@ impl Drive for AnyDrive {
         length: u32,
     ) -> Result<(), Refusal> {
         lead!(self, driver => driver.write(bus, tag, sector, address, length), Err(Refusal::Unsupported))
+    }
+
+    fn scatter<B: Bus>(
+        &mut self,
+        bus: &B,
+        tag: u16,
+        direction: Direction,
+        sector: u64,
+        segments: &[Segment],
+    ) -> Result<(), Refusal> {
+        lead!(
+            self,
+            driver => driver.scatter(bus, tag, direction, sector, segments),
+            Err(Refusal::Unsupported)
+        )
     }
 
     fn flush<B: Bus>(&mut self, bus: &B, tag: u16) -> Result<(), Refusal> {

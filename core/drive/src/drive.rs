@@ -22,6 +22,27 @@ pub const PAGE: u64 = 4096;
 /// How many bytes a command reads or writes at most, whatever the device takes.
 pub const MOST_BYTES: u32 = 128 << 10;
 
+/// How many segments a command has at most.
+pub const MOST_SEGMENTS: usize = (MOST_BYTES as u64 / PAGE) as usize + 1;
+
+/// Bytes that lie together, as a device addresses them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Where the first one is.
+    pub address: u64,
+    /// How many: not none.
+    pub length: u32,
+}
+
+/// Which way the bytes of a command go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the disk.
+    Read,
+    /// To the disk.
+    Write,
+}
+
 /// Why a disk cannot be used, or no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -232,6 +253,17 @@ pub trait Drive: Sized {
         sector: u64,
         address: u64,
         length: u32,
+    ) -> Result<(), Refusal>;
+
+    /// Moves bytes between the disk, from a sector on, and up to [`MOST_SEGMENTS`] segments of memory that the device reaches, for which the caller answers.
+    /// [`Refusal::Memory`] if the device does not take segments that lie like that.
+    fn scatter<B: Bus>(
+        &mut self,
+        bus: &B,
+        tag: u16,
+        direction: Direction,
+        sector: u64,
+        segments: &[Segment],
     ) -> Result<(), Refusal>;
 
     /// Makes sure that all that was written by commands that are finished survives a loss of power.

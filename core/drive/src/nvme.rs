@@ -19,7 +19,7 @@ use turnstile_virtio::driver::Bus;
 use turnstile_virtio::driver::pci::Function;
 use turnstile_virtio::memory::Memory;
 
-use crate::drive::{Drive, Failure, Geometry, Outcome, Refusal, Refused, SECTOR};
+use crate::drive::{Direction, Drive, Failure, Geometry, Outcome, Refusal, Refused, SECTOR, Segment};
 use crate::tags::{TAGS, Tags};
 use command::{Blocks, Command, LIST, Pages};
 use queue::Pair;
@@ -78,7 +78,7 @@ impl Nvme {
         (sector, address, length): (u64, u64, u32),
     ) -> Result<(Blocks, Pages), Refusal> {
         geometry.check_bytes(bus.memory(), sector, address, length)?;
-        let pages = Pages::new(bus.memory(), address, length, self.list(tag))?;
+        let pages = Pages::new(bus.memory(), &[Segment { address, length }], self.list(tag))?;
         Ok((blocks(geometry, sector, length / SECTOR), pages))
     }
 }
@@ -157,6 +157,26 @@ impl Drive for Nvme {
         }
         let (blocks, pages) = self.bytes(bus, tag, &geometry, (sector, address, length))?;
         self.submit(bus, tag, Command::write(self.start.namespace().number, blocks, pages))
+    }
+
+    fn scatter<B: Bus>(
+        &mut self,
+        bus: &B,
+        tag: u16,
+        direction: Direction,
+        sector: u64,
+        segments: &[Segment],
+    ) -> Result<(), Refusal> {
+        let geometry = self.geometry()?;
+        self.tags.check(tag, geometry.depth)?;
+        let length = geometry.check_segments(direction, sector, segments)?;
+        let pages = Pages::new(bus.memory(), segments, self.list(tag))?;
+        let (namespace, blocks) = (self.start.namespace().number, blocks(&geometry, sector, length / SECTOR));
+        let command = match direction {
+            Direction::Read => Command::read(namespace, blocks, pages),
+            Direction::Write => Command::write(namespace, blocks, pages),
+        };
+        self.submit(bus, tag, command)
     }
 
     fn flush<B: Bus>(&mut self, bus: &B, tag: u16) -> Result<(), Refusal> {

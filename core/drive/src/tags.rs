@@ -3,7 +3,7 @@
 
 use turnstile_virtio::memory::Memory;
 
-use crate::drive::{Geometry, PAGE, Refusal, SECTOR};
+use crate::drive::{Direction, Geometry, MOST_SEGMENTS, PAGE, Refusal, SECTOR, Segment};
 
 /// How many tags there are.
 pub(crate) const TAGS: u16 = 32;
@@ -55,14 +55,38 @@ impl Geometry {
         address: u64,
         length: u32,
     ) -> Result<(), Refusal> {
-        if length > self.most_bytes || !length.is_multiple_of(self.block) {
-            return Err(Refusal::Range);
-        }
-        self.check_sectors(sector, length / SECTOR)?;
+        self.check_length(sector, length)?;
         match address.is_multiple_of(PAGE) && memory.contains(address, length.into()) {
             true => Ok(()),
             false => Err(Refusal::Memory),
         }
+    }
+
+    /// Checks the bytes of a command on the disk.
+    pub(crate) fn check_length(&self, sector: u64, length: u32) -> Result<(), Refusal> {
+        if length > self.most_bytes || !length.is_multiple_of(self.block) {
+            return Err(Refusal::Range);
+        }
+        self.check_sectors(sector, length / SECTOR)
+    }
+
+    /// Checks a command whose bytes are in these segments; returns how many there are.
+    pub(crate) fn check_segments(
+        &self,
+        direction: Direction,
+        sector: u64,
+        segments: &[Segment],
+    ) -> Result<u32, Refusal> {
+        if direction == Direction::Write && !self.writable {
+            return Err(Refusal::Unsupported);
+        }
+        if segments.len() > MOST_SEGMENTS || segments.iter().any(|segment| segment.length == 0) {
+            return Err(Refusal::Memory);
+        }
+        let add = |sum: u32, segment: &Segment| sum.checked_add(segment.length);
+        let length = segments.iter().try_fold(0, add).ok_or(Refusal::Range)?;
+        self.check_length(sector, length)?;
+        Ok(length)
     }
 
     /// Checks the sectors of a command: whole blocks of the disk, and not none.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Disks of virtio 1.0 and later (section 5.2), those included that drivers of before may use, too.
 //!
-//! A command's memory lies together, so a request has one buffer of data, and of the device's limits the size of a buffer alone counts.
+//! A request has a buffer for each segment of a command. Those of more than one segment are tables of descriptors.
 
+use arrayvec::ArrayVec;
 use turnstile_virtio::config::{Block, BlockRange, BlockRequest, Configuration};
 use turnstile_virtio::driver::pci::{Device, Function};
 use turnstile_virtio::driver::rung::Rung;
@@ -12,7 +13,10 @@ use turnstile_virtio::memory::Memory;
 use turnstile_virtio::registers::Isr;
 use turnstile_virtio::ring::{Buffer, DESCRIPTOR, Options};
 
-use crate::drive::{Drive, Failure, Geometry, MOST_BYTES, Outcome, PAGE, Refusal, Refused, SECTOR};
+use crate::drive::{
+    Direction, Drive, Failure, Geometry, MOST_BYTES, MOST_SEGMENTS, Outcome, PAGE, Refusal, Refused, SECTOR,
+    Segment,
+};
 use crate::tags::{TAGS, Tags};
 
 /// Vendor and device of a function, in the first word of its configuration space (section 4.1.2).
@@ -21,8 +25,10 @@ pub(crate) const TRANSITIONAL: u32 = 0x1001_1af4;
 
 /// The queue of requests.
 const REQUESTS: u16 = 0;
-/// How many buffers a request has: header, data, status.
+/// How many buffers a request has whose data lie together: header, data, status.
 const BUFFERS: u16 = 3;
+/// How many a request has at most.
+const MOST_BUFFERS: usize = MOST_SEGMENTS + 2;
 /// How many descriptors are enough for all tags, with and without tables.
 const MOST: [u16; 2] = [(TAGS * BUFFERS).next_power_of_two(), TAGS];
 
@@ -30,6 +36,7 @@ const MOST: [u16; 2] = [(TAGS * BUFFERS).next_power_of_two(), TAGS];
 const WANTED: Features = Features::EVENT_IDX
     .union(Features::INDIRECT_DESC)
     .union(Block::SIZE_MAX)
+    .union(Block::SEG_MAX)
     .union(Block::RO)
     .union(Block::BLK_SIZE)
     .union(Block::FLUSH)
@@ -37,7 +44,7 @@ const WANTED: Features = Features::EVENT_IDX
     .union(Block::WRITE_ZEROES);
 
 /// What each tag has in memory: the header, a range, the status, and a table of descriptors.
-const TAG: u64 = 128;
+const TAG: u64 = 1024;
 const RANGE: u64 = BlockRequest::LENGTH as u64;
 const STATUS: u64 = RANGE + BlockRange::LENGTH as u64;
 const TABLE: u64 = 64;
@@ -62,13 +69,17 @@ pub struct Virtio {
     indirect: bool,
     /// Filling with zeroes may discard.
     may_discard: bool,
+    /// How many segments a request has at most.
+    most_segments: usize,
 }
 
 /// What a request does.
-struct Request {
+struct Request<'a> {
     kind: u32,
     sector: u64,
-    data: Option<Buffer>,
+    data: &'a [Segment],
+    /// The device writes the data.
+    writable: bool,
 }
 
 impl Virtio {
@@ -98,6 +109,8 @@ impl Virtio {
         device.start(bus.function())?;
         (self.at, self.tags) = (at + ring::BYTES, Tags::NEW);
         (self.indirect, self.may_discard) = (options.indirect, config.write_zeroes_may_unmap);
+        let many = options.indirect && features.contains(Block::SEG_MAX);
+        self.most_segments = if many { (config.seg_max as usize).clamp(1, MOST_SEGMENTS) } else { 1 };
         Ok(geometry)
     }
 
@@ -107,21 +120,20 @@ impl Virtio {
     }
 
     /// Gives the device a request whose tag is free.
-    fn submit<B: Bus>(&mut self, bus: &B, tag: u16, request: Request) -> Result<(), Refusal> {
+    fn submit<B: Bus>(&mut self, bus: &B, tag: u16, request: Request<'_>) -> Result<(), Refusal> {
         let (memory, at) = (bus.memory(), self.of(tag));
         memory.write(at, &BlockRequest { kind: request.kind, sector: request.sector }.to_bytes())?;
         memory.write(at + STATUS, &[UNANSWERED])?;
-        let header = Buffer { address: at, length: BlockRequest::LENGTH as u32, writable: false };
-        let status = Buffer { address: at + STATUS, length: 1, writable: true };
-        let (buffers, count) = match request.data {
-            Some(data) => ([header, data, status], 3),
-            None => ([header, status, status], 2),
-        };
-        let buffers = buffers.get(..count).unwrap_or_default();
+        let mut buffers = ArrayVec::<Buffer, MOST_BUFFERS>::new();
+        buffers.push(Buffer { address: at, length: BlockRequest::LENGTH as u32, writable: false });
+        let writable = request.writable;
+        let buffer = |&Segment { address, length }: &Segment| Buffer { address, length, writable };
+        buffers.extend(request.data.iter().map(buffer).take(MOST_SEGMENTS));
+        buffers.push(Buffer { address: at + STATUS, length: 1, writable: true });
         let ring = &mut self.requests.ring;
         let given = match self.indirect {
-            true => ring.add_indirect(memory, tag, at + TABLE, buffers),
-            false => ring.add_chain(memory, tag, buffers),
+            true => ring.add_indirect(memory, tag, at + TABLE, &buffers),
+            false => ring.add_chain(memory, tag, &buffers),
         };
         given.map_err(|refusal| match refusal {
             driver::Refusal::Full => Refusal::Full,
@@ -141,8 +153,8 @@ impl Virtio {
     ) -> Result<(), Refusal> {
         let address = self.of(tag) + RANGE;
         bus.memory().write(address, &range.to_bytes())?;
-        let data = Buffer { address, length: BlockRange::LENGTH as u32, writable: false };
-        self.submit(bus, tag, Request { kind, sector: 0, data: Some(data) })
+        let data = &[Segment { address, length: BlockRange::LENGTH as u32 }];
+        self.submit(bus, tag, Request { kind, sector: 0, data, writable: false })
     }
 }
 
@@ -213,6 +225,7 @@ impl Drive for Virtio {
         at: 0,
         indirect: false,
         may_discard: false,
+        most_segments: 1,
     };
     const DEPTH: u16 = TAGS;
 
@@ -222,7 +235,7 @@ impl Drive for Virtio {
     }
 
     fn begin<B: Bus>(&mut self, bus: &B, at: u64) -> Result<(), Failure> {
-        const { assert!(TABLE > STATUS && TABLE + BUFFERS as u64 * DESCRIPTOR <= TAG) };
+        const { assert!(TABLE > STATUS && TABLE + MOST_BUFFERS as u64 * DESCRIPTOR <= TAG) };
         (self.device, self.geometry) = (None, None);
         let device = find(bus)?;
         let geometry = self.start(bus, &device, at).inspect_err(|_| {
@@ -248,8 +261,8 @@ impl Drive for Virtio {
         let geometry = self.geometry()?;
         self.tags.check(tag, geometry.depth)?;
         geometry.check_bytes(bus.memory(), sector, address, length)?;
-        let data = Some(Buffer { address, length, writable: true });
-        self.submit(bus, tag, Request { kind: BlockRequest::IN, sector, data })
+        let data = &[Segment { address, length }];
+        self.submit(bus, tag, Request { kind: BlockRequest::IN, sector, data, writable: true })
     }
 
     fn write<B: Bus>(
@@ -266,15 +279,39 @@ impl Drive for Virtio {
             return Err(Refusal::Unsupported);
         }
         geometry.check_bytes(bus.memory(), sector, address, length)?;
-        let data = Some(Buffer { address, length, writable: false });
-        self.submit(bus, tag, Request { kind: BlockRequest::OUT, sector, data })
+        let data = &[Segment { address, length }];
+        self.submit(bus, tag, Request { kind: BlockRequest::OUT, sector, data, writable: false })
+    }
+
+    fn scatter<B: Bus>(
+        &mut self,
+        bus: &B,
+        tag: u16,
+        direction: Direction,
+        sector: u64,
+        segments: &[Segment],
+    ) -> Result<(), Refusal> {
+        let geometry = self.geometry()?;
+        self.tags.check(tag, geometry.depth)?;
+        geometry.check_segments(direction, sector, segments)?;
+        if segments.len() > self.most_segments {
+            return Err(Refusal::Memory);
+        }
+        let (kind, writable) = match direction {
+            Direction::Read => (BlockRequest::IN, true),
+            Direction::Write => (BlockRequest::OUT, false),
+        };
+        self.submit(bus, tag, Request { kind, sector, data: segments, writable })
     }
 
     fn flush<B: Bus>(&mut self, bus: &B, tag: u16) -> Result<(), Refusal> {
         let geometry = self.geometry()?;
         self.tags.check(tag, geometry.depth)?;
         match geometry.cache {
-            true => self.submit(bus, tag, Request { kind: BlockRequest::FLUSH, sector: 0, data: None }),
+            true => {
+                let flush = Request { kind: BlockRequest::FLUSH, sector: 0, data: &[], writable: false };
+                self.submit(bus, tag, flush)
+            }
             false => Err(Refusal::Unsupported),
         }
     }

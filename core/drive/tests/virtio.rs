@@ -212,7 +212,7 @@ fn answers_that_lie_are_noticed() {
             driver.read(&bus, 5, 0, buffer::<Virtio>(5), 512).unwrap();
             driver.ring(&bus).unwrap();
             if let Some(status) = status {
-                ram.put(Ram::BASE + 0x1000 + 128 * 5 + 32, &[status]);
+                ram.put(Ram::BASE + 0x1000 + 1024 * 5 + 32, &[status]);
             }
             ram.put(used + 4, &id.to_le_bytes());
             ram.put(used + 8, &length.to_le_bytes());

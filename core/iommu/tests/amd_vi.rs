@@ -67,6 +67,70 @@ fn a_function_reaches_its_memory_and_nothing_else() {
     assert_eq!(machine.access(0, CARD, other.0, true), None);
 }
 
+/// The memory of a VM: two pieces, the first of which has large pages.
+const LENT: [(u64, u64); 2] = [(0x2_0000_0000, 0x4000_0000), (0x8020_0000, 0x20_0000)];
+
+#[test]
+fn what_a_function_is_lent_it_reaches_until_it_is_taken_back() {
+    let (mut machine, mut driver) = started(2);
+    driver.reach(&mut machine, CARD, (0x9000_0000, 0x1000)).unwrap();
+    assert_eq!(driver.lend(&mut machine, DISK, &LENT), Err(Error::Taken(DISK)), "it has no memory");
+    driver.reach(&mut machine, DISK, MEMORY).unwrap();
+    driver.message(&mut machine, DISK, (0x31, 7)).unwrap();
+    for life in 1..4 {
+        driver.lend(&mut machine, DISK, &LENT).unwrap();
+        for (unit, (at, size)) in [0, 1].into_iter().flat_map(|unit| LENT.map(|piece| (unit, piece))) {
+            for address in [at, at + 0x1238, at + size - 1] {
+                for writes in [false, true] {
+                    assert_eq!(machine.access(unit, DISK, address, writes), Some(address), "life {life}");
+                }
+                assert_eq!(machine.access(unit, CARD, address, false), None, "nobody else");
+            }
+            let beside = [at - 1, at + size];
+            assert_eq!(beside.map(|address| machine.access(unit, DISK, address, true)), [None; 2]);
+        }
+        assert_eq!(machine.access(1, DISK, MEMORY.0, true), Some(MEMORY.0), "its own, too");
+        assert_eq!(driver.lend(&mut machine, DISK, &LENT), Err(Error::Taken(DISK)));
+        driver.take_back(&mut machine, DISK).unwrap();
+        for (unit, (at, size)) in [0, 1].into_iter().flat_map(|unit| LENT.map(|piece| (unit, piece))) {
+            for address in [at, at + 0x1238, at + size - 1] {
+                assert_eq!(machine.access(unit, DISK, address, true), None, "not by what was cached");
+            }
+        }
+        assert_eq!(machine.access(0, DISK, MEMORY.0, true), Some(MEMORY.0));
+        assert_eq!(machine.message(0, DISK, MESSAGE), Some(Ok((0x31, 7))));
+        assert_eq!(machine.access(0, CARD, 0x9000_0000, true), Some(0x9000_0000));
+        let freed = machine.freed.len();
+        driver.take_back(&mut machine, DISK).unwrap();
+        assert_eq!((machine.freed.len(), freed % life), (freed, 0), "its tables, once in each life");
+    }
+    assert_ne!(machine.freed.len(), 0);
+}
+
+/// Who takes memory back is told when that has not come to its end.
+#[test]
+fn what_is_not_known_to_be_taken_back_is_an_error() {
+    let (mut machine, mut driver) = started(2);
+    driver.reach(&mut machine, DISK, MEMORY).unwrap();
+    driver.lend(&mut machine, DISK, &LENT).unwrap();
+    machine.units[1].is_dead = true;
+    assert_eq!(driver.take_back(&mut machine, DISK), Err(Error::Stuck("COMPLETION_WAIT")));
+    assert_eq!(machine.freed, [], "the tables may be in use");
+}
+
+#[test]
+fn without_room_for_tables_nothing_is_lent() {
+    for room in 0..6 {
+        let (mut machine, mut driver) = started(1);
+        driver.reach(&mut machine, DISK, MEMORY).unwrap();
+        machine.room = room;
+        let many: Vec<_> = (0..6).map(|at| (at << 40, 0x1000)).collect();
+        assert!(driver.lend(&mut machine, DISK, &many).is_err(), "{room}");
+        assert_eq!(machine.access(0, DISK, 1 << 40, false), None);
+        assert_eq!(machine.access(0, DISK, MEMORY.0, false), Some(MEMORY.0));
+    }
+}
+
 #[test]
 fn a_function_sends_its_message_and_no_other() {
     let (mut machine, mut driver) = started(1);

@@ -145,6 +145,86 @@ fn a_stream_is_one_functions() {
     assert_eq!(model.access(0x200, MEMORY.0, false), None);
 }
 
+/// The memory of a VM: two pieces, the first of which has large pages.
+const LENT: [(u64, u64); 2] = [(0x1_0000_0000, 0x4000_0000), (0x8020_0000, 0x20_0000)];
+
+#[test]
+fn what_a_stream_is_lent_it_reaches_until_it_is_taken_back() {
+    let mut model = Model::default();
+    let mut smmu = started(&mut model, 0x100);
+    smmu.reach(&mut model, 0x10, MEMORY).unwrap();
+    smmu.reach(&mut model, 0x18, (0x9000_0000, 0x1000)).unwrap();
+    let room = model.room;
+    for life in 0..3 {
+        smmu.lend(&mut model, 0x10, &LENT).unwrap();
+        for (at, size) in LENT {
+            for address in [at, at + 0x1238, at + size - 1] {
+                assert_eq!(model.access(0x10, address, true), Some(address), "life {life}");
+                assert_eq!(model.access(0x10, address, false), Some(address));
+                assert_eq!(model.access(0x18, address, false), None, "nobody else");
+            }
+            assert_eq!([at - 1, at + size].map(|address| model.access(0x10, address, false)), [None; 2]);
+        }
+        assert_eq!(model.access(0x10, MEMORY.0, true), Some(MEMORY.0), "its own, too");
+        assert_eq!(smmu.lend(&mut model, 0x10, &LENT), Err(Error::Taken(0x10)));
+        smmu.take_back(&mut model, 0x10).unwrap();
+        for (at, size) in LENT {
+            for address in [at, at + 0x1238, at + size - 1] {
+                assert_eq!(model.access(0x10, address, true), None, "not by what was cached");
+            }
+        }
+        assert_eq!(model.access(0x10, MEMORY.0, true), Some(MEMORY.0));
+        assert_eq!(model.access(0x18, 0x9000_0000, true), Some(0x9000_0000));
+        assert_eq!(model.room, room, "its tables are free");
+        smmu.take_back(&mut model, 0x10).unwrap();
+    }
+    assert_eq!(smmu.lend(&mut model, 0x20, &LENT), Err(Error::NoStream(0x20)));
+}
+
+/// Who takes memory back is told when that has not come to its end.
+#[test]
+fn what_is_not_known_to_be_taken_back_is_an_error() {
+    let mut model = Model::default();
+    let mut smmu = started(&mut model, 0x100);
+    smmu.reach(&mut model, 0x10, MEMORY).unwrap();
+    smmu.lend(&mut model, 0x10, &LENT).unwrap();
+    assert_eq!(model.access(0x10, LENT[0].0, true), Some(LENT[0].0));
+    let room = model.room;
+    model.refuses = true;
+    assert_eq!(smmu.take_back(&mut model, 0x10), Err(Error::Refused));
+    assert_eq!(model.room, room, "the tables may be in use");
+}
+
+#[test]
+fn without_room_for_tables_nothing_is_lent() {
+    for room in 0..6 {
+        let mut model = Model::default();
+        let mut smmu = started(&mut model, 0x100);
+        smmu.reach(&mut model, 0x10, MEMORY).unwrap();
+        model.room = room;
+        let many: Vec<_> = (0..6).map(|at| (at << 36, 0x1000)).collect();
+        assert!(smmu.lend(&mut model, 0x10, &many).is_err(), "{room}");
+        assert_eq!(model.room, room);
+        assert_eq!(model.access(0x10, 1 << 36, false), None);
+        assert_eq!(model.access(0x10, MEMORY.0, false), Some(MEMORY.0));
+    }
+}
+
+#[test]
+fn a_stream_that_has_strayed_stays_silent() {
+    let mut model = Model::default();
+    let mut smmu = started(&mut model, 0x40);
+    smmu.reach(&mut model, 0x10, MEMORY).unwrap();
+    assert_eq!(model.access(0x10, END, true), None);
+    assert_eq!(faults(&mut smmu, &mut model).len(), 1);
+    smmu.lend(&mut model, 0x10, &LENT).unwrap();
+    assert_eq!(model.access(0x10, END, true), None);
+    smmu.take_back(&mut model, 0x10).unwrap();
+    let recorded = model.recorded;
+    assert_eq!(model.access(0x10, END, true), None);
+    assert_eq!(model.recorded, recorded);
+}
+
 #[test]
 fn who_gets_no_tables_reaches_nothing() {
     for room in 0..12 {

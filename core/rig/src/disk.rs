@@ -125,7 +125,7 @@ impl<M: Memory> Rings<M> for Shuffled<'_> {
 pub struct Disk<'a> {
     front: Front<1, Block>,
     settings: Settings,
-    queue: RefCell<Option<Queue<8, Shuffled<'a>>>>,
+    queue: RefCell<Option<Queue<40, Shuffled<'a>>>>,
     order: &'a Order,
     /// What is on it.
     pub platter: Platter,

@@ -18,6 +18,8 @@ pub struct Ram {
     pub fuse: Fuse,
     /// If not zero: after each read something that was read may change, as by another CPU.
     pub restless: Cell<u64>,
+    /// Other memory that devices reach behind this one, by addresses from there on.
+    pub lent: Cell<Option<(u64, &'static Ram)>>,
 }
 
 impl Ram {
@@ -26,7 +28,7 @@ impl Ram {
 
     /// Makes `length` bytes, all zero.
     pub fn new(length: usize, fuse: Fuse) -> Self {
-        Self { bytes: RefCell::new(vec![0; length]), fuse, restless: Cell::new(0) }
+        Self { bytes: RefCell::new(vec![0; length]), fuse, restless: Cell::new(0), lent: Cell::new(None) }
     }
 
     /// How many bytes it has.

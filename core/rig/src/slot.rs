@@ -14,9 +14,23 @@ use crate::ram::Ram;
 /// Memory as the device reaches it: whatever becomes of its driver.
 pub(crate) struct Dma<'a>(pub(crate) &'a Ram);
 
+impl Dma<'_> {
+    /// Returns the memory with these bytes, and where they are in it.
+    fn find(&self, address: u64, length: u64) -> Result<(&Ram, u64), Outside> {
+        if self.0.contains(address, length) {
+            return Ok((self.0, address));
+        }
+        let lent = self.0.lent.get().and_then(|(from, ram)| {
+            let inside = Ram::BASE + address.checked_sub(from)?;
+            ram.contains(inside, length).then_some((ram, inside))
+        });
+        lent.ok_or(Outside { address })
+    }
+}
+
 impl Memory for Dma<'_> {
     fn contains(&self, address: u64, length: u64) -> bool {
-        self.0.contains(address, length)
+        self.find(address, length).is_ok()
     }
 
     fn load(&self, address: u64) -> Result<u16, Outside> {
@@ -28,18 +42,14 @@ impl Memory for Dma<'_> {
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Outside> {
-        if !self.contains(address, bytes.len() as u64) {
-            return Err(Outside { address });
-        }
-        bytes.copy_from_slice(&self.0.get(address, bytes.len()));
+        let (ram, address) = self.find(address, bytes.len() as u64)?;
+        bytes.copy_from_slice(&ram.get(address, bytes.len()));
         Ok(())
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Outside> {
-        if !self.contains(address, bytes.len() as u64) {
-            return Err(Outside { address });
-        }
-        self.0.put(address, bytes);
+        let (ram, address) = self.find(address, bytes.len() as u64)?;
+        ram.put(address, bytes);
         Ok(())
     }
 

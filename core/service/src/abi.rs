@@ -180,8 +180,8 @@ pub const DEVICE_READY: u64 = 8;
 /// The bit of the second of these words that says that the device is to reach memory by an IOMMU alone.
 pub const DEVICE_GUARDED: u64 = 1 << 63;
 
-/// The answer's value to a [`Kind::Device`] or a [`Kind::Interrupt`] of a device that the service does not drive: it does not interrupt until the
-/// service begins anew.
+/// The answer's value to a [`Kind::Device`] or a [`Kind::Interrupt`] of a device that the service does not drive, or to a [`Kind::Alarm`] if it does not
+/// any more: the device neither interrupts nor reaches memory until the service begins anew.
 pub const UNDRIVEN: u64 = 1;
 
 /// The answer's value to a [`Kind::Device`] that has not been handled yet: the event comes again, at once and up to [`LATER_EVENTS`] times. Then a

@@ -55,7 +55,7 @@ impl<const Q: usize, C: Configuration> Device<Q, C> {
                 self.seen = registers.isr();
                 self.seen.bits().into()
             }
-            0x070 => registers.status().bits().into(),
+            0x070 => registers.shown_status().bits().into(),
             // There is no shared memory: a length of -1.
             0x0b0 | 0x0b4 | 0x0b8 | 0x0bc => u32::MAX,
             0x0fc => registers.generation().into(),

@@ -75,6 +75,8 @@ pub struct Registers<const Q: usize> {
     device_select: u32,
     driver_select: u32,
     queue_select: u16,
+    /// A reset has not ended.
+    held: bool,
     queues: [QueueRegisters; Q],
 }
 
@@ -93,6 +95,7 @@ impl<const Q: usize> Registers<Q> {
             device_select: 0,
             driver_select: 0,
             queue_select: 0,
+            held: false,
             queues: sizes.map(QueueRegisters::new),
         }
     }
@@ -102,9 +105,19 @@ impl<const Q: usize> Registers<Q> {
         if self.status.contains(Status::FEATURES_OK) { self.accepted } else { Features::empty() }
     }
 
-    /// The status, as the driver reads it.
+    /// The status, as the driver has written it.
     pub const fn status(&self) -> Status {
         self.status
+    }
+
+    /// The status, as the driver reads it: not zero while a reset has not ended (section 4.1.4.3.2).
+    pub fn shown_status(&self) -> Status {
+        if self.held && self.status.is_empty() { Status::NEEDS_RESET } else { self.status }
+    }
+
+    /// The device is at work for what was before the last reset, or not any more.
+    pub const fn hold(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// Whether the device may use its queues: the driver is ready, and neither has given up.

@@ -3,10 +3,13 @@
 
 use core::fmt;
 
-use turnstile_block::disk::{Failure, PIECE, SECTOR};
+use arrayvec::ArrayVec;
+use turnstile_block::disk::{Failure, Move, PIECE, SECTOR};
 use turnstile_block::gpt::{Reader, Step, Want, Wrong};
 use turnstile_block::staged::{Command, Drive as Staged};
-use turnstile_drive::drive::{self, Drive, Geometry, PAGE, Refusal, Refused};
+use turnstile_drive::drive::{
+    self, Direction, Drive, Geometry, MOST_SEGMENTS, PAGE, Refusal, Refused, Segment,
+};
 use turnstile_virtio::memory::Memory;
 
 use crate::machine::Machine;
@@ -68,6 +71,12 @@ enum Phase {
     Table,
     /// Commands can be given.
     Ready,
+    /// It is not used any more, but may still reach the guest's memory: its reset has not ended.
+    Ending,
+    /// It does not end its reset: it is to be kept from memory.
+    Late,
+    /// The hypervisor was told so.
+    CutOff,
 }
 
 /// A part of the disk, in sectors.
@@ -94,6 +103,10 @@ pub struct Lent<H: Machine, D> {
     reader: Option<Reader>,
     /// When the present block of the partition table was asked for.
     asked_at: u64,
+    /// Since its reset has ended last, it was told of the guest's memory.
+    reaches_guest: bool,
+    /// Since when it ends.
+    ending_since: Option<u64>,
     /// A block of the partition table.
     block: [u8; BLOCK],
 }
@@ -112,6 +125,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         stage_bytes: PIECE,
         reader: None,
         asked_at: 0,
+        reaches_guest: false,
+        ending_since: None,
         block: [0; BLOCK],
     };
 
@@ -132,12 +147,55 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         Ok(self.drive.begin(machine.bus(), at)?)
     }
 
-    /// The controller is not used any more, unless it begins anew.
+    /// The controller is not used any more, unless it begins anew. If it was told of the guest's memory, it may reach that until it
+    /// [has ended](Lent::has_ended).
     pub fn end(&mut self) {
         if let Some(machine) = self.machine.filter(|_| self.phase != Phase::Absent) {
             self.drive.stop(machine.bus());
         }
-        self.phase = Phase::Absent;
+        self.phase = if self.reaches_guest { Phase::Ending } else { Phase::Absent };
+        self.ending_since = None;
+    }
+
+    /// Says whether it ends, and may still reach the guest's memory.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Ending | Phase::Late | Phase::CutOff)
+    }
+
+    /// Says whether it has ended, so that what it was told reaches nothing any more: its reset has, or the hypervisor keeps it from memory.
+    pub fn has_ended(&mut self, now: u64) -> bool {
+        let Some(machine) = self.machine else { return true };
+        let since = *self.ending_since.get_or_insert(now);
+        let has_ended = match self.phase {
+            Phase::Ending => D::reset(machine.bus()) == Ok(true),
+            Phase::CutOff => true,
+            _ => false,
+        };
+        if has_ended {
+            (self.phase, self.reaches_guest) = (Phase::Absent, false);
+        } else if self.phase == Phase::Ending && now.saturating_sub(since) > LATE {
+            self.phase = Phase::Late;
+        }
+        has_ended
+    }
+
+    /// Says, once, that the hypervisor is to keep it from memory. It is told so behind this event.
+    pub fn is_to_be_cut_off(&mut self) -> bool {
+        let is_late = self.phase == Phase::Late;
+        if is_late {
+            self.phase = Phase::CutOff;
+        }
+        is_late
+    }
+
+    /// Says whether it may reach memory of the guest for commands of before.
+    pub fn is_settled(&self) -> bool {
+        self.is_ready() || !self.reaches_guest
+    }
+
+    /// Says whether it was told of the guest's memory.
+    pub const fn reaches_guest(&self) -> bool {
+        self.reaches_guest
     }
 
     /// Goes on with the beginning. True if commands can be given.
@@ -145,6 +203,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         let Some(machine) = self.machine else { return Ok(false) };
         if self.phase == Phase::Starting {
             let Some(geometry) = self.drive.proceed(machine.bus(), now)? else { return Ok(false) };
+            // Its reset has ended.
+            self.reaches_guest = false;
             self.found(geometry, now)?;
         }
         if self.phase == Phase::Table {
@@ -153,9 +213,9 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         Ok(self.phase == Phase::Ready)
     }
 
-    /// Says whether it begins, which takes time.
+    /// Says whether it begins or ends, which takes time.
     pub fn is_starting(&self) -> bool {
-        matches!(self.phase, Phase::Starting | Phase::Table)
+        matches!(self.phase, Phase::Starting | Phase::Table) || self.is_ending()
     }
 
     /// Says whether commands can be given.
@@ -312,11 +372,57 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
                 self.drive.zero(bus, tag, sector(at), sectors(length)?, may_discard)
             }
         };
-        result.map(|()| false).map_err(|refusal| match refusal {
-            Refusal::Full => Failure::Busy,
-            Refusal::Unsupported => Failure::Unsupported,
-            Refusal::Tag | Refusal::Range | Refusal::Memory => Failure::Io,
-        })
+        result.map(|()| false).map_err(refused)
+    }
+
+    #[inline] // On the path of every request.
+    fn submit_direct(&mut self, tag: u16, wanted: &Move<'_>) -> Result<Option<u64>, Failure> {
+        let (Some(machine), Some(geometry)) = (self.machine.filter(|_| self.is_ready()), self.geometry)
+        else {
+            return Ok(None);
+        };
+        let length = wanted.length.min(geometry.most_bytes.into()) as u32;
+        let mut segments = ArrayVec::new();
+        if find(machine, wanted, length, &mut segments).is_none() {
+            return Ok(None);
+        }
+        let direction = if wanted.writes { Direction::Write } else { Direction::Read };
+        let sector = self.part.first + wanted.at / SECTOR;
+        match self.drive.scatter(machine.bus(), tag, direction, sector, &segments) {
+            Ok(()) => {
+                self.reaches_guest = true;
+                Ok(Some(length.into()))
+            }
+            // Not as they lie.
+            Err(Refusal::Memory) => Ok(None),
+            Err(refusal) => Err(refused(refusal)),
+        }
+    }
+}
+
+/// Finds where the controller reaches the first of these bytes. `None` if it does not reach them all, or they are in more segments than a command has.
+#[inline] // On the path of every request.
+fn find<H: Machine>(
+    machine: &H,
+    wanted: &Move<'_>,
+    length: u32,
+    segments: &mut ArrayVec<Segment, MOST_SEGMENTS>,
+) -> Option<()> {
+    let (mut place, mut left) = (wanted.place, length);
+    while left != 0 {
+        let span = place.take(wanted.spans, left)?;
+        let address = machine.on_bus(span.address, span.length.into())?;
+        segments.try_push(Segment { address, length: span.length }).ok()?;
+        left -= span.length;
+    }
+    Some(())
+}
+
+const fn refused(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Full => Failure::Busy,
+        Refusal::Unsupported => Failure::Unsupported,
+        Refusal::Tag | Refusal::Range | Refusal::Memory => Failure::Io,
     }
 }
 

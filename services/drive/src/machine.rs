@@ -26,6 +26,9 @@ pub trait Machine: 'static {
     /// Where that is for the controller, and how many bytes.
     fn range(&self) -> (u64, u64);
 
+    /// Where the controller reaches bytes of the VM's memory, which lie together there, too. `None` if it does not reach them.
+    fn on_bus(&self, address: u64, length: u64) -> Option<u64>;
+
     /// Writes a line to the hypervisor's log.
     fn log(&self, line: fmt::Arguments<'_>);
 

@@ -122,8 +122,9 @@ impl<H: Machine, D: Drive + 'static, R: Copy + 'static> Model<QUEUES> for Disk<H
     const SIZES: [u16; QUEUES] = [SIZE; QUEUES];
     const REQUIREMENTS: &'static [Requirement] = &[];
 
+    /// A queue is never reset by itself: the controller may be at work for it.
     fn features(&self) -> Features {
-        self.settings().features()
+        self.settings().features() - Features::RING_RESET
     }
 
     fn configuration(&self) -> Block {
@@ -140,6 +141,10 @@ impl<H: Machine, D: Drive + 'static, R: Copy + 'static> Model<QUEUES> for Disk<H
 
     fn agree(&mut self, features: Features, configuration: &Block) {
         self.rules = self.settings().rules(features, configuration.writeback);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.lent.is_settled() && !(self.lent.reaches_guest() && self.slots.is_forgotten_at_work())
     }
 
     fn forget(&mut self, _: u16) {

@@ -6,7 +6,7 @@ use core::fmt;
 use turnstile_drive::drive::Drive;
 use turnstile_service_rt::drive::Drive as Settings;
 use turnstile_service_rt::{AGAIN, Answer, Attach, Event, Fruitless, LATER, UNDRIVEN};
-use turnstile_service_virtio::{Virtio, World};
+use turnstile_service_virtio::{Model as _, Virtio, World};
 use turnstile_virtio::rings::Rings;
 
 use crate::lent::{LATE, Trouble};
@@ -155,7 +155,27 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
             return self.alarm(machine, now);
         }
         let answer = self.function.event(&machine.world(), event);
+        if matches!(event, Event::Write { .. }) {
+            self.wait_until_settled(machine);
+        }
         self.settle(machine, answer)
+    }
+
+    /// The guest may have reset its device: waits a while for what the controller does for it. Behind that the guest has to ask for the end of the reset.
+    #[cold]
+    fn wait_until_settled(&mut self, machine: &'static H) {
+        let mut since = None;
+        while self.function.model.lent.is_ready() && !self.function.model.is_settled() {
+            let now = machine.world().time();
+            if now.saturating_sub(*since.get_or_insert(now)) > PATIENCE {
+                return;
+            }
+            // It may not know of them yet.
+            let settled = self.function.model.lent.settle(false);
+            if let Err(trouble) = settled.and_then(|_| self.go_on(machine, now)) {
+                self.trouble(machine, trouble);
+            }
+        }
     }
 
     /// Handles the alarm: of the controller, or because there was more to do than one event had time for.
@@ -164,7 +184,11 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         // What has come is taken first: who was paused finds nothing late.
         let answer = self.go_on(machine, now).and_then(|answer| self.judge(now).map(|()| answer));
         let answer = answer.unwrap_or_else(|trouble| self.trouble(machine, trouble));
-        self.settle(machine, answer)
+        let answer = self.settle(machine, answer);
+        match self.function.model.lent.is_to_be_cut_off() {
+            true => Answer { value: UNDRIVEN, ..answer },
+            false => answer,
+        }
     }
 
     /// Says whether the controller goes on with what it has to do.
@@ -180,7 +204,11 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
 
     /// Goes on with the beginning of the controller, or with what it has done.
     fn go_on(&mut self, machine: &'static H, now: u64) -> Result<Answer, Trouble> {
-        if self.function.model.lent.is_starting() {
+        if self.function.model.lent.is_ending() {
+            if self.function.model.lent.has_ended(now) {
+                self.function.model.fail();
+            }
+        } else if self.function.model.lent.is_starting() {
             if self.function.model.lent.advance(now)? {
                 self.function.changed(&machine.world());
             }
@@ -250,7 +278,10 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         (self.is_watched, self.late_since) = (false, None);
         self.function.model.lent.end();
         if self.tries == 0 {
-            self.function.model.fail();
+            // Nothing is reported to the guest while the controller may reach its memory.
+            if self.function.model.lent.is_gone() {
+                self.function.model.fail();
+            }
         } else {
             self.tries -= 1;
             if self.function.model.again(machine.world().memory()).is_err() {

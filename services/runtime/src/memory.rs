@@ -23,12 +23,14 @@ const FEW: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub struct GuestMemory(&'static [Piece; PIECES]);
 
-/// A piece: its guest physical address, its size, and what is added to get the address here. The size is zero while there is none.
+/// A piece: its guest physical address, its size, what is added to get the address here, and where the device reaches it that the service drives. The
+/// size is zero while there is none, and so is the last one where the device does not reach it.
 #[derive(Debug)]
 struct Piece {
     guest: AtomicU64,
     size: AtomicU64,
     shift: AtomicU64,
+    bus: AtomicU64,
 }
 
 /// Of each member, and of the device that the service drives. Written before its first event, and read after that.
@@ -37,15 +39,15 @@ static MEMORY: [[Piece; PIECES]; MEMBERS as usize + 1] =
 
 /// Takes note of the memory that the device reaches: its address there, its size, its address here.
 pub(crate) fn attach_device([bus, size, address]: [u64; 3]) {
-    GuestMemory::of_device().0[0].set(bus, size, address);
+    GuestMemory::of_device().0[0].set([bus, size, address, bus]);
 }
 
-/// Takes note of a piece: number, guest physical address, size, address here.
-pub(crate) fn attach([number, guest, size, address]: [u64; 4]) {
+/// Takes note of a piece: number, guest physical address, size, address here, address for the device.
+pub(crate) fn attach([number, guest, size, address, bus]: [u64; 5]) {
     let (member, number) = split_device(number);
     let piece = GuestMemory::of(member).and_then(|memory| memory.0.get(number as usize));
     let Some(piece) = piece else { return };
-    piece.set(guest, size, address);
+    piece.set([guest, size, address, bus]);
 }
 
 /// Forgets the pieces of a member.
@@ -56,13 +58,24 @@ pub(crate) fn detach(member: u64) {
 
 impl Piece {
     const fn none() -> Self {
-        Self { guest: AtomicU64::new(0), size: AtomicU64::new(0), shift: AtomicU64::new(0) }
+        let [guest, size, shift, bus] = [const { AtomicU64::new(0) }; 4];
+        Self { guest, size, shift, bus }
     }
 
-    fn set(&self, guest: u64, size: u64, address: u64) {
+    fn set(&self, [guest, size, address, bus]: [u64; 4]) {
         self.guest.store(guest, Ordering::Relaxed);
         self.shift.store(address.wrapping_sub(guest), Ordering::Relaxed);
+        self.bus.store(bus, Ordering::Relaxed);
         self.size.store(size, Ordering::Relaxed);
+    }
+
+    /// Returns where the device reaches `length` bytes, if all of them are in it.
+    #[inline(always)] // On the path of every buffer.
+    fn find_on_bus(&self, address: u64, length: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.guest.load(Ordering::Relaxed));
+        let room = self.size.load(Ordering::Relaxed).checked_sub(length)?;
+        let bus = self.bus.load(Ordering::Relaxed);
+        (offset <= room && bus != 0).then(|| bus.wrapping_add(offset))
     }
 
     /// Returns where `length` bytes are here, if all of them are in it.
@@ -193,6 +206,12 @@ impl GuestMemory {
         (first.guest.load(Ordering::Relaxed), first.size.load(Ordering::Relaxed))
     }
 
+    /// Returns where the device that the service drives reaches `length` bytes, all in one piece. `None` if it does not: a program copies then.
+    #[inline(always)] // On the path of every buffer.
+    pub fn on_bus(self, address: u64, length: u64) -> Option<u64> {
+        self.0.iter().find_map(|piece| piece.find_on_bus(address, length))
+    }
+
     /// Returns where a byte is here.
     #[cfg(feature = "misbehave")]
     pub(crate) fn place(self, address: u64) -> Option<u64> {
@@ -246,10 +265,10 @@ mod tests {
         let here = words.as_ptr().expose_provenance() as u64;
         let memory = GuestMemory::own();
         assert_eq!(memory.read(0x8000, &mut [0]), Err(Outside { address: 0x8000 }), "nothing is attached");
-        attach([1, 0x8000, 24, here]);
-        attach([PIECES as u64, 0, u64::MAX, here]);
-        attach([u64::MAX, 0, u64::MAX, here]);
-        attach([member_device(MEMBERS, 0), 0, u64::MAX, here]);
+        attach([1, 0x8000, 24, here, 0x7000_0000]);
+        attach([PIECES as u64, 0, u64::MAX, here, 0]);
+        attach([u64::MAX, 0, u64::MAX, here, 0]);
+        attach([member_device(MEMBERS, 0), 0, u64::MAX, here, 0]);
         assert!(GuestMemory::of(MEMBERS).is_none());
 
         memory.write(0x8003, b"checked copies").unwrap();
@@ -260,6 +279,10 @@ mod tests {
         let mut one = [0; 5];
         memory.read(0x8009, &mut one).unwrap();
         assert_eq!(&one, b"d cop", "not a whole word");
+
+        let on_bus = |address, length| memory.on_bus(address, length);
+        assert_eq!([on_bus(0x8003, 14), on_bus(0x8017, 1)], [Some(0x7000_0003), Some(0x7000_0017)]);
+        assert_eq!([on_bus(0x7fff, 2), on_bus(0x8003, 22), on_bus(0x7000_0003, 1)], [None; 3]);
 
         memory.store(0x8016, 0x1234).unwrap();
         assert_eq!((memory.load(0x8016), memory.read_u16(0x8016)), (Ok(0x1234), Ok(0x1234)));
@@ -284,8 +307,8 @@ mod tests {
         let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 8]));
         let here = words.as_ptr().expose_provenance() as u64;
         let [from, to] = [3, 7].map(|member| GuestMemory::of(member).unwrap());
-        attach([member_device(3, 1), 0x1000, 32, here]);
-        attach([member_device(7, 0), 0x1000, 32, here + 32]);
+        attach([member_device(3, 1), 0x1000, 32, here, 0]);
+        attach([member_device(7, 0), 0x1000, 32, here + 32, 0]);
         from.write(0x1001, b"from page to page, once").unwrap();
         assert_eq!(from.transfer(Span { address: 0x1001, length: 23 }, &to, 0x1004), Ok(()));
         let mut read = [0; 23];
@@ -298,6 +321,7 @@ mod tests {
         assert_eq!(transfer(&to, 31, 0x1002), Err(End::To(outside(0x1002))));
         assert_eq!(transfer(&from, 8, 0x1003), Err(End::To(outside(0x1003))), "they overlap");
         assert_eq!(transfer(&from, 0, 0x1001), Ok(()));
+        assert_eq!(from.on_bus(0x1001, 23), None, "the device does not reach it");
         detach(MEMBERS);
         detach(7);
         assert_eq!(to.read(0x1004, &mut read), Err(outside(0x1004)));

@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn each_field_is_where_its_layout_says() {
         let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 32]));
-        attach([member_device(4, 0), 0x1000, 256, words.as_ptr().expose_provenance() as u64]);
+        attach([member_device(4, 0), 0x1000, 256, words.as_ptr().expose_provenance() as u64, 0]);
         let memory = GuestMemory::of(4).unwrap();
         let areas = Areas { descriptors: 0x1000, driver: 0x1040, device: 0x1050 };
         let layout = Layout::new(&memory, 4, areas).unwrap();

@@ -70,7 +70,7 @@ fn detach<S: Service>(service: &mut S, member: u64) -> Answer {
 
 fn remember([_, number, a, b, c, d]: [u64; REGISTERS]) -> Answer {
     match (number & DISK, number & IMAGE) {
-        (0, _) => memory::attach([number, a, b, c]),
+        (0, _) => memory::attach([number, a, b, c, d]),
         (_, 0) => storage::attach([number, a, b, c, d]),
         _ => layers::attach([a, b, c, d]),
     }

@@ -180,6 +180,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     fn read<W: World>(&mut self, world: &W, device: u64, offset: u64, size: u8) -> u64 {
         let Some(front) = &mut self.front else { return u64::MAX };
         let reasons = front.registers().isr();
+        front.registers_mut().hold(!self.model.is_settled());
         let value = front.read(device, offset, size);
         // Who reads the reasons for an interrupt of a PCI function clears them.
         if front.registers().isr() != reasons {

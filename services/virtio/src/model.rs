@@ -60,7 +60,13 @@ pub trait Model<const Q: usize>: 'static {
     /// Driver and device have agreed on features, or the driver has written to the configuration.
     fn agree(&mut self, features: Features, configuration: &Self::Configuration);
 
-    /// Forgets a queue, if it has it: its memory is the driver's again.
+    /// Says whether nothing is at work any more for queues that were forgotten. Until then a reset has not ended: the memory of these is not the driver's
+    /// again (virtio 1.2, section 4.1.4.3.2).
+    fn is_settled(&self) -> bool {
+        true
+    }
+
+    /// Forgets a queue, if it has it: its memory is the driver's again, as soon as [nothing is at work](Model::is_settled).
     fn forget(&mut self, number: u16);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A PCI host bridge of the machine: its configuration space, and the pins by which its functions interrupt.
 
+use alloc::vec::Vec;
+
 use pci_types::ConfigRegionAccess;
 use turnstile_arch_common::mmio::Registers;
 use turnstile_arch_common::pci::{Fault, HostBridge, PciAddress, Range, Reach, Wiring};
@@ -96,6 +98,14 @@ impl Bridge {
         Some((function, pin))
     }
 
+    /// Returns the IOMMU that a function is behind, and which stream of that it is.
+    fn before(&self, address: PciAddress) -> Option<(&'static Iommu, u32)> {
+        let (bus, device, number) = function(address);
+        let (phandle, stream) = self.node.stream(bus, device, number)?;
+        let iommu = self.iommus.iter().find(|iommu| iommu.phandle() == phandle)?;
+        Some((iommu, stream))
+    }
+
     /// Returns the IOMMUs that its functions are behind.
     fn iommus(&self) -> impl Iterator<Item = &'static Iommu> {
         self.iommus.iter().filter(|iommu| self.node.streams(iommu.phandle()) != 0)
@@ -158,14 +168,18 @@ impl HostBridge for Bridge {
 
     fn reach(&self, address: PciAddress, memory: Range, _: bool) -> Option<Reach> {
         let bus = self.node.reach(memory.base)?;
-        let (bus_number, device, number) = function(address);
-        let stream = self.node.stream(bus_number, device, number);
-        let behind = stream.and_then(|(phandle, stream)| {
-            let iommu = self.iommus.iter().find(|iommu| iommu.phandle() == phandle)?;
-            Some((iommu, stream))
-        });
-        let Some((iommu, stream)) = behind else { return Some(Reach { bus, guarded: false }) };
+        let Some((iommu, stream)) = self.before(address) else { return Some(Reach { bus, guarded: false }) };
         iommu.reach(address, stream, memory).then_some(Reach { bus, guarded: true })
+    }
+
+    fn lend(&self, address: PciAddress, pieces: &[Range]) -> Option<Vec<u64>> {
+        let (iommu, stream) = self.before(address)?;
+        let buses = pieces.iter().map(|piece| self.node.reach(piece.base)).collect::<Option<_>>()?;
+        iommu.lend(stream, pieces).then_some(buses)
+    }
+
+    fn take_back(&self, address: PciAddress) -> bool {
+        self.before(address).is_none_or(|(iommu, stream)| iommu.take_back(stream))
     }
 
     fn watch(&self, cpu: usize) -> Option<u32> {

@@ -114,6 +114,21 @@ impl Iommu {
         reached.is_ok()
     }
 
+    /// Lets a stream that has memory reach these pieces, too. False if that cannot be.
+    pub fn lend(&self, stream: u32, pieces: &[Range]) -> bool {
+        let State { registers, smmu, .. } = &mut *self.state.lock();
+        let registers = *registers;
+        let pieces: Vec<_> = pieces.iter().map(|piece| (piece.base, piece.size)).collect();
+        with_tables(|tables| smmu.lend(&mut Reached { registers, tables }, stream, &pieces)).is_ok()
+    }
+
+    /// Takes that back. False if the SMMU does not say that nothing of it is reached any more.
+    pub fn take_back(&self, stream: u32) -> bool {
+        let State { registers, smmu, .. } = &mut *self.state.lock();
+        let registers = *registers;
+        with_tables(|tables| smmu.take_back(&mut Reached { registers, tables }, stream)).is_ok()
+    }
+
     /// Has its faults interrupt a CPU; returns the interrupt's number, if it has one.
     pub fn watch(&self, cpu: &PerCpu) -> Option<u32> {
         let spi = self.node.events?;

@@ -3,6 +3,8 @@
 
 use core::fmt;
 
+use alloc::vec::Vec;
+
 use pci_types::{ConfigRegionAccess, PciAddress};
 use turnstile_firmware::Range;
 
@@ -79,6 +81,17 @@ pub trait HostBridge: ConfigRegionAccess + Sync {
     /// called reaches nothing behind an IOMMU. If it is `trusted`, it may reach all memory even so, by its physical addresses. `None` if it cannot
     /// reach that.
     fn reach(&self, function: PciAddress, memory: Range, trusted: bool) -> Option<Reach>;
+    /// Lets a function that has memory reach these pieces of whole pages, too, until [`take_back`](Self::take_back). It may not master the bus meanwhile. Returns
+    /// the bus address of each. `None` if no IOMMU keeps it to what it has, or there is no room for tables: it reaches nothing new then.
+    fn lend(&self, _function: PciAddress, _pieces: &[Range]) -> Option<Vec<u64>> {
+        None
+    }
+    /// Takes back what a function was lent, if it was: it does not reach that any more when this returns, by nothing that an IOMMU has cached. False if
+    /// the IOMMU does not say so.
+    #[must_use = "nobody else may be given memory that it still reaches"]
+    fn take_back(&self, _function: PciAddress) -> bool {
+        true
+    }
     /// Has an IOMMU in front of its functions interrupt a CPU, by its index, when it has refused something. Returns the number by which
     /// [`interrupt`](crate::monitor::CommonMonitor::interrupt) is told of it. `None` if it has none, or interrupts nobody.
     fn watch(&self, _cpu: usize) -> Option<u32> {

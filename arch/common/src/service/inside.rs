@@ -70,7 +70,10 @@ impl<S: Space> Service<S> {
             handle(Event::new(Kind::Doorbell, [pending.queues(), S::now(), 0, 0, 0]));
         }
         if pending.has(Pending::ALARM) {
-            handle(Event::new(Kind::Alarm, [S::now(), 0, 0, 0, 0]));
+            let answer = handle(Event::new(Kind::Alarm, [S::now(), 0, 0, 0, 0]));
+            if answer.value == abi::UNDRIVEN {
+                self.cut_off();
+            }
             if self.device.as_ref().is_some_and(Device::has_rested) {
                 self.unmask_handled();
             }
@@ -79,8 +82,10 @@ impl<S: Space> Service<S> {
             let answer = handle(Event::new(Kind::Interrupt, [S::now(), 0, 0, 0, 0]));
             let rests = answer.value == abi::LATER;
             self.device.iter().for_each(|device| device.rest(rests));
-            if answer.value != abi::UNDRIVEN && !rests {
-                self.unmask_handled();
+            match answer.value {
+                abi::UNDRIVEN => self.cut_off(),
+                _ if rests => {}
+                _ => self.unmask_handled(),
             }
         }
         if pending.has(Pending::INPUT) {
@@ -97,6 +102,14 @@ impl<S: Space> Service<S> {
             self.outside.took(taken);
             // Perhaps there is more, and it has room.
             let _ = self.gate.post(Pending::INPUT);
+        }
+    }
+
+    /// The program does not drive its device any more, which may not have ended what it was told: it reaches no memory from now on.
+    #[cold]
+    fn cut_off(&self) {
+        if self.device.is_some() {
+            self.outside.allow(false);
         }
     }
 
@@ -362,10 +375,10 @@ impl<S: Space> Service<S> {
         meanwhile: &mut impl Meanwhile,
     ) -> Result<(), Crash> {
         for (piece, window) in reached.windows.iter().enumerate() {
-            let Window { guest, size, address, .. } = *window;
+            let Window { guest, size, address, bus, .. } = *window;
             let number = abi::member_device(member, piece as u64);
             // SAFETY: the caller's promise; its memory has been begun.
-            unsafe { self.first(&Event::new(Kind::Memory, [number, guest, size, address, 0]), meanwhile)? };
+            unsafe { self.first(&Event::new(Kind::Memory, [number, guest, size, address, bus]), meanwhile)? };
         }
         for event in reached.storage.iter().flat_map(Storage::events) {
             // SAFETY: as above.

@@ -31,6 +31,8 @@ pub struct Window {
     pub size: u64,
     /// Where it is in the service's address space; [`Space::attach`] says it.
     pub address: u64,
+    /// Of a VM's memory: the address at which the machine's device reaches it that the service drives; 0 if it does not.
+    pub bus: u64,
     /// Whether the service cannot write it.
     pub read_only: bool,
     /// Whether they are registers of a device: each access happens once, by itself and in order.

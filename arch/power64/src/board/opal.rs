@@ -48,6 +48,8 @@ pub enum Token {
     ReinitCpus = 70,
     /// Waits until a console has sent everything.
     ConsoleFlush = 117,
+    /// Has a host bridge forget what it has cached of tables.
+    PciTceKill = 126,
 }
 
 /// An error that OPAL returned (OPAL API, "return codes").

@@ -7,6 +7,8 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::alloc::Layout;
+use core::ptr::NonNull;
 
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
@@ -67,6 +69,12 @@ const MOST: usize = ENTRIES / 2;
 const FIRST: u64 = 1;
 /// What may be done to a page (PHB4 specification, translation control entries): it is read, and written.
 const READ_WRITE: u64 = 3;
+/// Bytes of a page of memory that an endpoint is lent, whose addresses have [`SECOND`].
+const LARGE: u64 = 2 << 20;
+/// Bytes of the smallest table.
+const SMALLEST: u64 = 4096;
+/// What OPAL is to forget of what a bridge has cached of tables: all of an endpoint.
+const KILL_ENDPOINT: u64 = 1;
 /// What OPAL says of an endpoint whose DMA is stopped.
 const FROZEN: u8 = 2;
 
@@ -85,6 +93,55 @@ impl Table {
         Some(table)
     }
 }
+
+/// A table of memory that an endpoint is lent: on the heap, aligned to its size, a power of two.
+#[derive(Debug)]
+pub struct LentTable {
+    entries: NonNull<u64>,
+    layout: Layout,
+}
+
+// SAFETY: it is the owner's alone, and the bridge's, which reads it.
+unsafe impl Send for LentTable {}
+
+impl LentTable {
+    /// Makes one for these pieces, which leads nowhere. `None` if they are not of whole large pages, or there is no memory.
+    pub fn new(pieces: &[Range]) -> Option<Self> {
+        if pieces.iter().any(|piece| (piece.base | piece.size) & (LARGE - 1) != 0) {
+            return None;
+        }
+        let pages: u64 = pieces.iter().map(|piece| piece.size / LARGE).sum();
+        let bytes = (pages * 8).next_power_of_two().max(SMALLEST) as usize;
+        let layout = Layout::from_size_align(bytes, bytes).ok()?;
+        // SAFETY: it has a size.
+        let entries = NonNull::new(unsafe { alloc::alloc::alloc_zeroed(layout) })?.cast();
+        Some(Self { entries, layout })
+    }
+
+    /// Sets an entry, if there is one with this number.
+    fn set(&self, number: u64, entry: u64) -> Option<()> {
+        let number = usize::try_from(number).ok().filter(|number| *number < self.layout.size() / 8)?;
+        // SAFETY: within the table. The bridge may read it meanwhile, so it is one store.
+        unsafe { self.entries.add(number).write_volatile(entry.to_be()) };
+        Some(())
+    }
+
+    fn address(&self) -> u64 {
+        self.entries.as_ptr().expose_provenance() as u64
+    }
+
+    const fn bytes(&self) -> u64 {
+        self.layout.size() as u64
+    }
+}
+
+impl Drop for LentTable {
+    fn drop(&mut self) {
+        // SAFETY: made by `new` with this layout.
+        unsafe { alloc::alloc::dealloc(self.entries.cast().as_ptr(), self.layout) };
+    }
+}
+
 /// Functions reach physical addresses below this: all RAM is there, and no device.
 const REACHED: u64 = 1 << 49;
 /// The bit of a bus address that selects the second of a partitionable endpoint's two windows on memory.
@@ -194,6 +251,46 @@ impl Phb {
         }
         .ok()?;
         Some(FIRST * PAGE)
+    }
+
+    /// Lets an endpoint reach these pieces of memory, of whole large pages, too, by its second window: one behind the other, from its first address on. They
+    /// are in `table`, which [`Self::take_back`] leaves. Returns the bus address of each piece. `None` if the firmware refuses.
+    pub fn lend(&self, endpoint: u64, pieces: &[Range], table: &LentTable) -> Option<Vec<u64>> {
+        const LEVELS: u64 = 1;
+        let mut next = 0;
+        let mut buses = Vec::new();
+        for piece in pieces {
+            buses.push(SECOND | (next * LARGE));
+            for page in 0..piece.size / LARGE {
+                table.set(next, (piece.base + page * LARGE) | READ_WRITE)?;
+                next += 1;
+            }
+        }
+        let (at, bytes) = (table.address(), table.bytes());
+        // SAFETY: the table is there until it is taken back, and leads to memory that the function's program may let it reach. It is read behind all stores
+        // before, as `reach_only` says.
+        unsafe {
+            opal::call(
+                Token::PciMapPeDmaWindow,
+                &[self.id, endpoint, 2 * endpoint + 1, LEVELS, at, bytes, LARGE],
+            )
+        }
+        .ok()?;
+        Some(buses)
+    }
+
+    /// Has an endpoint's second window lead nowhere, waits until the bridge has forgotten what it had cached of its tables, and until what was on its way
+    /// has arrived.
+    ///
+    /// # Errors
+    /// When the firmware refuses, or does not come to an end: then the endpoint may still reach what it was lent.
+    pub fn take_back(&self, endpoint: u64) -> Result<(), opal::Error> {
+        // SAFETY: a window without a table leads nowhere, and what is forgotten is read anew.
+        unsafe {
+            opal::call(Token::PciMapPeDmaWindow, &[self.id, endpoint, 2 * endpoint + 1, 0, 0, 0, LARGE])?;
+            opal::call(Token::PciTceKill, &[self.id, KILL_ENDPOINT, endpoint, LARGE, 0, 0])?;
+        }
+        Ok(())
     }
 
     /// Says whether an endpoint has been stopped, because it has done what it may not.

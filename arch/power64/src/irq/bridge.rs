@@ -11,7 +11,7 @@ use turnstile_arch_common::pci::{Fault, HostBridge, Reach, Wiring};
 use turnstile_firmware::Range;
 
 use super::device;
-use crate::board::pci::{self, Message, Phb};
+use crate::board::pci::{self, LentTable, Message, Phb};
 use crate::cpu::{self, PerCpu};
 
 /// A host bridge.
@@ -30,6 +30,10 @@ struct Driven {
     function: PciAddress,
     /// It has its own memory alone, and nobody has been told yet that it has reached for other.
     is_watched: bool,
+    /// It reaches its own memory alone, and what it is lent.
+    is_guarded: bool,
+    /// The table of what it is lent.
+    lent: Option<LentTable>,
 }
 
 impl Bridge {
@@ -47,7 +51,7 @@ impl Bridge {
         }
         let endpoint = Some(driven.len() as u64 + 1).filter(|number| *number < self.phb.endpoints)?;
         self.phb.separate(function, endpoint).ok()?;
-        driven.push(Driven { function, is_watched: false });
+        driven.push(Driven { function, is_watched: false, is_guarded: false, lent: None });
         Some(endpoint)
     }
 }
@@ -87,8 +91,39 @@ impl HostBridge for Bridge {
         driven
             .iter_mut()
             .filter(|driven| driven.function == function)
-            .for_each(|driven| driven.is_watched = true);
+            .for_each(|driven| (driven.is_watched, driven.is_guarded) = (true, true));
         Some(Reach { bus, guarded: true })
+    }
+
+    fn lend(&self, function: PciAddress, pieces: &[Range]) -> Option<Vec<u64>> {
+        let mut all = self.driven.lock();
+        let (endpoint, driven) = (1..).zip(all.iter_mut()).find(|(_, driven)| driven.function == function)?;
+        if !driven.is_guarded || driven.lent.is_some() {
+            return None;
+        }
+        let table = driven.lent.insert(LentTable::new(pieces)?);
+        let buses = self.phb.lend(endpoint, pieces, table);
+        if buses.is_none() {
+            driven.lent = None;
+        }
+        buses
+    }
+
+    /// The table is free when nobody reads it any more.
+    fn take_back(&self, function: PciAddress) -> bool {
+        let mut all = self.driven.lock();
+        let mut numbered = (1..).zip(all.iter_mut());
+        let Some((endpoint, driven)) = numbered.find(|(_, driven)| driven.function == function) else {
+            return true;
+        };
+        if driven.lent.is_none() {
+            return true;
+        }
+        let is_back = self.phb.take_back(endpoint).is_ok();
+        if is_back {
+            driven.lent = None;
+        }
+        is_back
     }
 
     /// The bridge stops who has reached for what is not its own, and says no address.
@@ -182,6 +217,62 @@ fn store(address: u64, value: u32) {
 mod tests {
     use super::*;
     use crate::board::pci::tests::{asked, machine};
+
+    /// Bytes of a large page.
+    const LARGE: u64 = 2 << 20;
+
+    #[test]
+    fn what_a_function_is_lent_is_taken_back_before_its_table_is_free() {
+        let phb = machine()[0];
+        let id = 3;
+        let bridge = Bridge { phb, taken: AtomicU32::new(0), driven: Mutex::new(Vec::new()), cpus: &[] };
+        let calls = asked(0);
+        let [trusted, guarded] = [0, 1].map(|device| PciAddress::new(0, 1, device, 0));
+        let memory = Range { base: 0x10_0000, size: 0x1000 };
+        let pieces = [Range { base: 8 * LARGE, size: 3 * LARGE }, Range { base: 64 * LARGE, size: LARGE }];
+        assert_eq!(bridge.lend(guarded, &pieces), None, "it has nothing");
+        bridge.reach(trusted, memory, true).unwrap();
+        bridge.reach(guarded, memory, false).unwrap();
+        assert_eq!(bridge.lend(trusted, &pieces), None, "nothing keeps it to that");
+        let odd = [Range { base: 8 * LARGE + 0x1000, size: LARGE }];
+        assert_eq!(bridge.lend(guarded, &odd), None, "no whole large pages");
+        assert!(bridge.take_back(guarded) && bridge.take_back(trusted));
+        calls.take();
+        for _ in 0..2 {
+            let second = 1 << 59;
+            assert_eq!(bridge.lend(guarded, &pieces), Some(Vec::from([second, second + 3 * LARGE])));
+            assert_eq!(bridge.lend(guarded, &pieces), None, "once");
+            let (token, arguments) = calls.take().remove(0);
+            let [.., table, bytes, page] = arguments[..7] else { panic!("{arguments:?}") };
+            assert_eq!((token, &arguments[..4], bytes, page), (44, &[id, 2, 5, 1][..], 4096, LARGE));
+            assert_eq!(table % bytes, 0);
+            // SAFETY: the table, which is there until it is taken back.
+            let entries = (0..6).map(|at| unsafe { (table as *const u64).add(at).read_volatile() });
+            let pages = [8, 9, 10, 64].map(|at| ((at * LARGE) | 3).to_be());
+            assert_eq!(entries.collect::<Vec<_>>(), [&pages[..], &[0, 0]].concat());
+            assert!(bridge.take_back(guarded));
+            // The window leads nowhere, and then what was cached is forgotten.
+            let asked = calls.take();
+            assert_eq!(asked.len(), 2);
+            assert_eq!((asked[0].0, &asked[0].1[..7]), (44, &[id, 2, 5, 0, 0, 0, LARGE][..]));
+            assert_eq!((asked[1].0, &asked[1].1[..3]), (126, &[id, 1, 2][..]));
+        }
+    }
+
+    #[test]
+    fn what_the_firmware_does_not_take_back_is_not_known_to_be() {
+        let phb = machine()[0];
+        let bridge = Bridge { phb, taken: AtomicU32::new(0), driven: Mutex::new(Vec::new()), cpus: &[] };
+        let calls = asked(0);
+        let function = PciAddress::new(0, 1, 0, 0);
+        bridge.reach(function, Range { base: 0x10_0000, size: 0x1000 }, false).unwrap();
+        bridge.lend(function, &[Range { base: 0, size: LARGE }]).unwrap();
+        drop(calls);
+        let calls = asked(-6);
+        assert!(!bridge.take_back(function));
+        assert!(bridge.driven.lock()[0].lent.is_some(), "its table may be in use");
+        drop(calls);
+    }
 
     #[test]
     fn each_function_is_an_endpoint_and_is_told_of_once() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's host bridge: that of PCI segment 0, and all buses behind it.
 
+use alloc::vec::Vec;
+
 use pci_types::capability::PciCapability;
 use pci_types::{ConfigRegionAccess, EndpointHeader, PciHeader};
 use turnstile_arch_common::mmio::Registers;
@@ -91,6 +93,15 @@ impl HostBridge for Bridge {
         let iommu = self.before(function);
         let is_possible = iommu.is_none_or(|iommu| iommu.reach(function, memory));
         is_possible.then_some(Reach { bus: memory.base, guarded: iommu.is_some() })
+    }
+
+    fn lend(&self, function: PciAddress, pieces: &[Range]) -> Option<Vec<u64>> {
+        let iommu = self.before(function)?;
+        iommu.lend(function, pieces).then(|| pieces.iter().map(|piece| piece.base).collect())
+    }
+
+    fn take_back(&self, function: PciAddress) -> bool {
+        self.before(function).is_none_or(|iommu| iommu.take_back(function))
     }
 
     fn watch(&self, cpu: usize) -> Option<u32> {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's IOMMUs: they keep PCI functions that services drive to the memory and the interrupt that are theirs, and all others from any.
 
+use alloc::vec::Vec;
+
 use arrayvec::ArrayVec;
 use spin::Mutex;
 use turnstile_arch_common::mmio::Registers;
@@ -34,10 +36,12 @@ struct State {
 /// The registers of each.
 type Units = ArrayVec<Registers, MAX_UNITS>;
 
-/// What a function can be given.
-enum Gift {
+/// What can be changed of what a function reaches.
+enum Change<'a> {
     Memory(Range),
     Message { vector: u8, destination: u8 },
+    Lend(&'a [(u64, u64)]),
+    TakeBack,
 }
 
 /// The registers, beside memory for tables.
@@ -114,26 +118,45 @@ impl Iommu {
 
     /// Lets a function reach this memory and nothing else. False if that cannot be.
     pub fn reach(&self, function: PciAddress, memory: Range) -> bool {
-        self.give(function, Gift::Memory(memory))
+        self.give(function, &Change::Memory(memory))
     }
 
     /// Has the only message that a function may send interrupt the CPU with this local APIC by this vector. Returns what it writes.
     pub fn message(&self, function: PciAddress, vector: u8, destination: u8) -> Option<u32> {
-        self.give(function, Gift::Message { vector, destination }).then_some(amd_vi::MESSAGE)
+        self.give(function, &Change::Message { vector, destination }).then_some(amd_vi::MESSAGE)
     }
 
-    /// Gives a function something.
-    fn give(&self, function: PciAddress, gift: Gift) -> bool {
-        let Some(id) = self.ivrs.requester(number(function)) else { return false };
-        let State { units, driver, functions } = &mut *self.state.lock();
-        let given = with_tables(|tables| {
+    /// Gives a function something for ever.
+    fn give(&self, function: PciAddress, gift: &Change<'_>) -> bool {
+        let Some(id) = self.change(function, gift) else { return false };
+        self.state.lock().functions.try_push((id, function)).is_ok()
+    }
+
+    /// Changes what a function reaches. Returns what it is taken for; `None` if that cannot be.
+    fn change(&self, function: PciAddress, change: &Change<'_>) -> Option<u16> {
+        let id = self.ivrs.requester(number(function))?;
+        let State { units, driver, .. } = &mut *self.state.lock();
+        let changed = with_tables(|tables| {
             let reached = &mut Reached { units, tables };
-            match gift {
-                Gift::Memory(memory) => driver.reach(reached, id, (memory.base, memory.size)),
-                Gift::Message { vector, destination } => driver.message(reached, id, (vector, destination)),
+            match *change {
+                Change::Memory(memory) => driver.reach(reached, id, (memory.base, memory.size)),
+                Change::Message { vector, destination } => driver.message(reached, id, (vector, destination)),
+                Change::Lend(pieces) => driver.lend(reached, id, pieces),
+                Change::TakeBack => driver.take_back(reached, id),
             }
         });
-        given.is_ok() && functions.try_push((id, function)).is_ok()
+        changed.ok().map(|()| id)
+    }
+
+    /// Lets a function that has memory reach these pieces, too. False if that cannot be.
+    pub fn lend(&self, function: PciAddress, pieces: &[Range]) -> bool {
+        let pieces: Vec<_> = pieces.iter().map(|piece| (piece.base, piece.size)).collect();
+        self.change(function, &Change::Lend(&pieces)).is_some()
+    }
+
+    /// Takes that back. False if an IOMMU does not say that nothing of it is reached any more.
+    pub fn take_back(&self, function: PciAddress) -> bool {
+        self.change(function, &Change::TakeBack).is_some()
     }
 
     /// Hands over the first fault of each function.

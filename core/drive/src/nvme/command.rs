@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Commands (NVM Express 1.4, sections 4.2, 5 and 6).
 
-use turnstile_virtio::memory::{Memory, Outside};
+use turnstile_virtio::memory::Memory;
 
-use crate::drive::{MOST_BYTES, PAGE};
+use crate::drive::{MOST_SEGMENTS, PAGE, Refusal, Segment};
 
 /// How many bytes a command has.
 pub(super) const LENGTH: u64 = 64;
@@ -44,7 +44,9 @@ pub(super) enum Structure {
 
 /// How many bytes a list of pages has at most: the first page is not in it. Lists begin at a multiple of this, so none crosses a page.
 pub(super) const LIST: u64 = 256;
-const _: () = assert!((MOST_BYTES as u64 / PAGE - 1) * 8 <= LIST);
+/// How many pages a command has at most. Whose first one is not whole has one more than its bytes fill.
+const MOST_PAGES: u64 = MOST_SEGMENTS as u64;
+const _: () = assert!((MOST_PAGES - 1) * 8 <= LIST);
 
 /// Where the data of a command are: two entries of Physical Region Pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,17 +58,42 @@ impl Pages {
         Self([address, 0])
     }
 
-    /// Pages that lie together, up to [`MOST_BYTES`]; if there are more than two, `list` is where a list of them is written (section 4.3).
-    pub(super) fn new<M: Memory>(memory: &M, address: u64, length: u32, list: u64) -> Result<Self, Outside> {
-        let count = u64::from(length.min(MOST_BYTES)).div_ceil(PAGE);
-        let page = |index: u64| address.wrapping_add(index * PAGE);
-        if count <= 2 {
-            return Ok(Self([address, if count == 2 { page(1) } else { 0 }]));
+    /// The pages of segments; if there are more than two, `list` is where a list of all but the first is written (section 4.3). The first segment begins
+    /// at a multiple of four; where two meet, both are at the edge of a page.
+    pub(super) fn new<M: Memory>(memory: &M, segments: &[Segment], list: u64) -> Result<Self, Refusal> {
+        let (mut pages, mut end) = (Self::default(), None);
+        let mut count = 0;
+        for &Segment { address, length } in segments {
+            let begins = match end {
+                None => address.is_multiple_of(4),
+                Some(end) => address.is_multiple_of(PAGE) && u64::is_multiple_of(end, PAGE),
+            };
+            let behind = address.checked_add(length.into()).filter(|_| begins).ok_or(Refusal::Memory)?;
+            let mut page = address;
+            while page < behind {
+                pages.add(memory, count, page, list)?;
+                (count, page) = (count + 1, (page & !(PAGE - 1)).saturating_add(PAGE));
+            }
+            end = Some(behind);
         }
-        for index in 1..count {
-            memory.write(list + 8 * (index - 1), &page(index).to_le_bytes())?;
+        Ok(pages)
+    }
+
+    /// Adds a page behind so many.
+    fn add<M: Memory>(&mut self, memory: &M, count: u64, page: u64, list: u64) -> Result<(), Refusal> {
+        let Self([first, second]) = self;
+        match count {
+            0 => *first = page,
+            1 => *second = page,
+            MOST_PAGES.. => return Err(Refusal::Memory),
+            _ => {
+                if count == 2 {
+                    memory.write(list, &core::mem::replace(second, list).to_le_bytes())?;
+                }
+                memory.write(list + 8 * (count - 1), &page.to_le_bytes())?;
+            }
         }
-        Ok(Self([address, list]))
+        Ok(())
     }
 }
 

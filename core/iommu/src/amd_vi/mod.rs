@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! start: nothing reaches anything → message: a function may send one → reach: it gets tables of its memory → faults: who has strayed
+//!                                                                            lend: more memory, for a while → take_back
 //! ```
 //!
 //! | file | what |
@@ -40,6 +41,24 @@ use registers::{
 /// What all messages write: the only one that does anything is the first in the function's table.
 pub const MESSAGE: u32 = 0;
 
+/// The most pieces of memory that a function has, its own included.
+const MAX_PIECES: usize = 8;
+
+/// Makes tables that lead to these pieces, under their own addresses.
+fn map_all(platform: &mut impl Platform, pieces: &[(u64, u64)]) -> Result<PageTable<IoPages>, Error> {
+    let mut tables = PageTable::new(IoPages, platform)?;
+    let mapped = pieces
+        .iter()
+        .try_for_each(|&(address, size)| tables.map(platform, address, PhysAddr(address), size, ()));
+    match mapped {
+        Ok(()) => Ok(tables),
+        Err(error) => {
+            tables.free_all(platform);
+            Err(error.into())
+        }
+    }
+}
+
 /// There is no memory for a table.
 const NO_MEMORY: Error = Error::Paging(turnstile_paging::Error::OutOfTables);
 
@@ -53,10 +72,16 @@ pub struct Fault {
 }
 
 /// A function that has something.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Function {
     id: u16,
     entry: Entry,
+    /// What it has for ever: where, and how many bytes.
+    memory: (u64, u64),
+    /// The tables of that alone. Its entry leads to them while it has nothing else.
+    own: Option<PageTable<IoPages>>,
+    /// The tables of that and of what it has been lent.
+    lent: Option<PageTable<IoPages>>,
 }
 
 /// One IOMMU.
@@ -137,7 +162,8 @@ impl AmdVi {
             return Ok(at);
         }
         let entry = Entry { is_heard: true, ..Entry::default() };
-        self.functions.try_push(Function { id, entry }).map_err(|_| Error::TooMany)?;
+        let known = Function { id, entry, memory: (0, 0), own: None, lent: None };
+        self.functions.try_push(known).map_err(|_| Error::TooMany)?;
         Ok(self.functions.len() - 1)
     }
 
@@ -172,15 +198,65 @@ impl AmdVi {
         let domain = u16::try_from(at + 1).map_err(|_| Error::TooMany)?;
         let known = self.functions.get_mut(at).filter(|known| known.entry.memory.is_none());
         let known = known.ok_or(Error::Taken(id))?;
-        let mut tables = PageTable::new(IoPages, platform)?;
-        tables.map(platform, address, PhysAddr(address), size, ())?;
-        known.entry.memory = Some((tables.root(), domain));
+        let own = map_all(platform, &[(address, size)])?;
+        known.entry.memory = Some((own.root(), domain));
+        (known.memory, known.own) = ((address, size), Some(own));
+        self.write(platform, at)
+    }
+
+    /// Lets a function that has memory reach these pieces, too, as [`AmdVi::reach`] has it, until [`AmdVi::take_back`]. The function is silent meanwhile.
+    ///
+    /// # Errors
+    /// When it has no memory, or has been lent some, or there is no room for tables. It reaches nothing new then.
+    pub fn lend(
+        &mut self,
+        platform: &mut impl Platform,
+        id: u16,
+        pieces: &[(u64, u64)],
+    ) -> Result<(), Error> {
+        let at = self.function(id)?;
+        let known = self.functions.get(at).filter(|known| known.own.is_some() && known.lent.is_none());
+        let known = known.ok_or(Error::Taken(id))?;
+        let mut all: ArrayVec<(u64, u64), MAX_PIECES> = ArrayVec::new();
+        for piece in core::iter::once(&known.memory).chain(pieces) {
+            all.try_push(*piece).map_err(|_| Error::TooMany)?;
+        }
+        let lent = map_all(platform, &all)?;
+        let root = lent.root();
+        if let Some(known) = self.functions.get_mut(at) {
+            known.lent = Some(lent);
+        }
+        self.lead(platform, at, root)
+    }
+
+    /// Takes back what a function was lent. When this returns, nothing of it is reached: no IOMMU has anything of it cached. Its tables are free behind
+    /// that. Nothing happens if it was lent nothing.
+    ///
+    /// # Errors
+    /// When an IOMMU does not say so. Then the function may still reach it.
+    pub fn take_back(&mut self, platform: &mut impl Platform, id: u16) -> Result<(), Error> {
+        let at = self.function(id)?;
+        let known = self.functions.get(at).filter(|known| known.lent.is_some());
+        let Some(root) = known.and_then(|known| known.own.as_ref()).map(PageTable::root) else {
+            return Ok(());
+        };
+        self.lead(platform, at, root)?;
+        let lent = self.functions.get_mut(at).and_then(|known| known.lent.take());
+        lent.into_iter().for_each(|tables| tables.free_all(platform));
+        Ok(())
+    }
+
+    /// Has a function's entry lead to these tables: one word of it changes.
+    fn lead(&mut self, platform: &mut impl Platform, at: usize, root: PhysAddr) -> Result<(), Error> {
+        if let Some(known) = self.functions.get_mut(at) {
+            known.entry.memory = known.entry.memory.map(|(_, domain)| (root, domain));
+        }
         self.write(platform, at)
     }
 
     /// Writes the entry of a function and has all IOMMUs read it anew.
     fn write(&mut self, platform: &mut impl Platform, at: usize) -> Result<(), Error> {
-        let Some(Function { id, entry }) = self.functions.get(at).copied() else { return Ok(()) };
+        let Some(&Function { id, entry, .. }) = self.functions.get(at) else { return Ok(()) };
         device::write(platform, self.table, id, entry);
         let forget = [Command::ForgetFunction(id), Command::ForgetMessages(id)];
         let pages = entry.memory.map(|(_, domain)| Command::ForgetPages(domain));

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! start: all streams abort → reach: a stream gets tables of its own, by stage 2 → faults: who has reached for something else
+//!                                                   lend: more memory, for a while → take_back
 //! ```
 //!
 //! | file | what |
@@ -39,11 +40,17 @@ pub struct Fault {
 }
 
 /// A stream that has memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Stream {
     id: u32,
     /// Its first fault has been handed over.
     has_strayed: bool,
+    /// What it has for ever: where, and how many bytes.
+    memory: (u64, u64),
+    /// The tables of that alone. Its entry leads to them while it has nothing else.
+    own: PageTable<Stage2>,
+    /// The tables of that and of what it has been lent.
+    lent: Option<PageTable<Stage2>>,
 }
 
 /// An SMMU in use.
@@ -63,6 +70,28 @@ pub struct Smmu {
 
 /// So many looks at events that tell nothing new are interrupts'. Then the queue is looked at when functions are allowed or silenced alone.
 const PATIENCE: u32 = 64;
+
+/// The most pieces of memory that a stream has, its own included.
+const MAX_PIECES: usize = 8;
+
+/// Makes tables that lead to these pieces, under their own addresses.
+fn map_all(
+    platform: &mut impl Platform,
+    format: Stage2,
+    pieces: &[(u64, u64)],
+) -> Result<PageTable<Stage2>, Error> {
+    let mut tables = PageTable::new(format, platform)?;
+    let mapped = pieces
+        .iter()
+        .try_for_each(|&(address, size)| tables.map(platform, address, PhysAddr(address), size, SHARED));
+    match mapped {
+        Ok(()) => Ok(tables),
+        Err(error) => {
+            tables.free_all(platform);
+            Err(error.into())
+        }
+    }
+}
 
 /// Everything that the memory of a device is: read and written, not executed.
 const SHARED: Stage2Attributes =
@@ -129,14 +158,86 @@ impl Smmu {
         let format = Stage2::new(self.features.address_bits)
             .ok_or(Error::Feature("address size that tables can have"))?;
         let number = u16::try_from(self.streams.len()).map_err(|_| Error::TooMany)?;
-        self.streams.try_push(Stream { id: stream, has_strayed: false }).map_err(|_| Error::TooMany)?;
-        let mut tables = PageTable::new(format, platform)?;
-        tables.map(platform, address, PhysAddr(address), size, SHARED)?;
-        let entry = stream::Entry::translated(number, &format, self.features.output_size, tables.root());
+        if self.streams.is_full() {
+            return Err(Error::TooMany);
+        }
+        let own = map_all(platform, format, &[(address, size)])?;
+        let entry = stream::Entry::translated(number, &format, self.features.output_size, own.root());
+        self.streams.push(Stream {
+            id: stream,
+            has_strayed: false,
+            memory: (address, size),
+            own,
+            lent: None,
+        });
         self.table.prepare(platform, stream)?;
         // What it says of the translation counts from the second step on (section 3.21.3).
         self.table.write(platform, stream, entry.rest())?;
         self.forget(platform, stream)?;
+        self.table.write(platform, stream, entry)?;
+        self.forget(platform, stream)
+    }
+
+    /// Lets a stream that has memory reach these pieces, too, as [`Smmu::reach`] has it, until [`Smmu::take_back`]. The stream is silent meanwhile.
+    ///
+    /// # Errors
+    /// When it has no memory, or has been lent some, or there is no room for tables. It reaches nothing new then.
+    pub fn lend(
+        &mut self,
+        platform: &mut impl Platform,
+        stream: u32,
+        pieces: &[(u64, u64)],
+    ) -> Result<(), Error> {
+        let number = self.number(stream)?;
+        let known = self.streams.get(number).filter(|known| known.lent.is_none());
+        let known = known.ok_or(Error::Taken(stream))?;
+        let mut all: ArrayVec<(u64, u64), MAX_PIECES> = ArrayVec::new();
+        for piece in core::iter::once(&known.memory).chain(pieces) {
+            all.try_push(*piece).map_err(|_| Error::TooMany)?;
+        }
+        let lent = map_all(platform, *known.own.format(), &all)?;
+        let root = lent.root();
+        if let Some(known) = self.streams.get_mut(number) {
+            known.lent = Some(lent);
+        }
+        self.lead(platform, number, root)
+    }
+
+    /// Takes back what a stream was lent. When this returns, nothing of it is reached: not by what the SMMU had cached, and what was on its way has
+    /// arrived. Its tables are free behind that. Nothing happens if it was lent nothing.
+    ///
+    /// # Errors
+    /// When the SMMU does not say so. Then the stream may still reach it.
+    pub fn take_back(&mut self, platform: &mut impl Platform, stream: u32) -> Result<(), Error> {
+        let number = self.number(stream)?;
+        let Some(known) = self.streams.get(number).filter(|known| known.lent.is_some()) else {
+            return Ok(());
+        };
+        let root = known.own.root();
+        self.lead(platform, number, root)?;
+        let lent = self.streams.get_mut(number).and_then(|known| known.lent.take());
+        lent.into_iter().for_each(|tables| tables.free_all(platform));
+        Ok(())
+    }
+
+    /// Returns the place of a stream that has memory.
+    fn number(&self, stream: u32) -> Result<usize, Error> {
+        self.streams.iter().position(|known| known.id == stream).ok_or(Error::NoStream(stream))
+    }
+
+    /// Has a stream's entry lead to these tables, and the SMMU forget what it knows of others: by an entry that aborts, because the words are read one
+    /// by one (section 3.21.3).
+    fn lead(&mut self, platform: &mut impl Platform, number: usize, root: PhysAddr) -> Result<(), Error> {
+        let Some(Stream { id, has_strayed, own, .. }) = self.streams.get(number) else { return Ok(()) };
+        let (stream, is_silent) = (*id, *has_strayed);
+        let vm = u16::try_from(number).map_err(|_| Error::TooMany)?;
+        let entry = stream::Entry::translated(vm, own.format(), self.features.output_size, root);
+        let entry = if is_silent { entry.silent() } else { entry };
+        self.table.write(platform, stream, entry.rest())?;
+        self.commands.issue(platform, Command::ForgetStream(stream))?;
+        // No entry of this machine, as a virtual one, stays. Behind it what was translated by one has arrived (section 3.21.1).
+        self.commands.issue(platform, Command::ForgetGuests)?;
+        self.commands.issue(platform, Command::Synchronize)?;
         self.table.write(platform, stream, entry)?;
         self.forget(platform, stream)
     }

@@ -46,6 +46,12 @@ impl Entry {
         Self([VALID | STAGE2, INCOMING, third, root.0, 0, 0, 0, 0])
     }
 
+    /// Returns it for a stream whose faults are not recorded.
+    pub fn silent(self) -> Self {
+        let Self([a, b, third, c, d, e, f, g]) = self;
+        Self([a, b, third & !RECORDS, c, d, e, f, g])
+    }
+
     /// Returns it without what makes it count.
     pub fn rest(self) -> Self {
         let [_, rest @ ..] = self.0;

@@ -16,6 +16,8 @@ pub struct Machine {
     next: u64,
     /// How many tables there is still memory for.
     pub room: usize,
+    /// The tables that were given back.
+    pub freed: Vec<u64>,
     pub units: Vec<Unit>,
 }
 
@@ -49,7 +51,7 @@ impl Machine {
             pages: BTreeMap::new(),
         };
         let units = (0..units).map(|_| unit()).collect();
-        Self { memory: BTreeMap::new(), next: 1 << 30, room: usize::MAX, units }
+        Self { memory: BTreeMap::new(), next: 1 << 30, room: usize::MAX, freed: Vec::new(), units }
     }
 
     fn word(&self, address: u64) -> u64 {
@@ -221,7 +223,12 @@ impl Tables for Machine {
         Some(PhysAddr(at))
     }
 
-    fn free(&mut self, _: PhysAddr, _: u64) {}
+    fn free(&mut self, table: PhysAddr, _: u64) {
+        let root = |entry: &[u64; 4]| entry[0] & 0xf_ffff_ffff_f000;
+        let is_used = |unit: &Unit| unit.devices.values().any(|entry| root(entry) == table.0);
+        assert!(!self.units.iter().any(is_used), "an IOMMU still uses it");
+        self.freed.push(table.0);
+    }
 
     fn read(&self, table: PhysAddr, index: usize) -> u64 {
         self.word(table.0 + index as u64 * 8)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A model of an SMMUv3 (Arm IHI 0070). It reads a stream's entry once, and uses that until it is told to forget it.
+//! A model of an SMMUv3 (Arm IHI 0070). It reads a stream's entry once, and uses that until it is told to forget it; and so it does with translations,
+//! which it forgets when it is asked whether it has done what it was told.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,6 +35,10 @@ pub struct Model {
     pub next: u64,
     /// The entries that it has read.
     pub cached: HashMap<u32, Option<[u64; 8]>>,
+    /// Translations of pages: of which virtual machine, of which page, and whether it may be written.
+    pub translated: HashMap<(u16, u64, bool), u64>,
+    /// It has been told to forget them.
+    pub forgets: bool,
 }
 
 impl Default for Model {
@@ -52,6 +57,8 @@ impl Default for Model {
             memory: BTreeMap::new(),
             next: 0x1_0000_0000,
             cached: HashMap::new(),
+            translated: HashMap::new(),
+            forgets: false,
         }
     }
 }
@@ -64,7 +71,11 @@ impl Tables for Model {
         Some(PhysAddr(at))
     }
 
-    fn free(&mut self, _: PhysAddr, bytes: u64) {
+    fn free(&mut self, table: PhysAddr, bytes: u64) {
+        let root = |entry: &[u64; 8]| entry[3] & 0xf_ffff_ffff_f000;
+        let is_used = self.cached.values().flatten().any(|entry| root(entry) == table.0);
+        assert!(!is_used, "the SMMU still uses it");
+        assert!(!self.forgets, "it has not been asked whether it has forgotten what is there");
         self.room += bytes.div_ceil(0x1000);
     }
 
@@ -157,7 +168,12 @@ impl Model {
                     assert_eq!(range & 31, 31, "all");
                     self.cached.clear();
                 }
-                0x30 | 0x46 => {}
+                0x30 => self.forgets = true,
+                0x46 => {
+                    if std::mem::take(&mut self.forgets) {
+                        self.translated.clear();
+                    }
+                }
                 other => panic!("command {other:#x}"),
             }
             let next = (self.register(0x9c) + 1) & (2 * size - 1);
@@ -204,7 +220,7 @@ impl Model {
         match entry[0] >> 1 & 7 {
             0b000 => None,
             0b100 => Some(address),
-            0b110 => self.translate(&entry, address, write).or_else(|| {
+            0b110 => self.look_up(&entry, address, write).or_else(|| {
                 if entry[2] & 1 << 58 != 0 {
                     self.record([0x10 | u64::from(stream) << 32, 0, address, 0]);
                 }
@@ -235,6 +251,17 @@ impl Model {
         let entry = [0, 1, 2, 3, 4, 5, 6, 7].map(|word| self.word(at + 8 * word));
         assert_eq!(entry[0] & 1, 1, "C_BAD_STE, which is recorded");
         Some(entry)
+    }
+
+    /// Translates, by what it knows of the page.
+    fn look_up(&mut self, entry: &[u64; 8], address: u64, write: bool) -> Option<u64> {
+        let key = (entry[2] as u16, address >> 12, write);
+        let known = self.translated.get(&key).map(|page| page | (address & 0xfff));
+        known.or_else(|| {
+            let found = self.translate(entry, address, write)?;
+            self.translated.insert(key, found & !0xfff);
+            Some(found)
+        })
     }
 
     /// Walks the tables of stage 2 (Arm ARM D8), of pages of 4 KiB.

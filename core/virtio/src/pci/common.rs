@@ -29,7 +29,7 @@ fn image<const Q: usize>(registers: &Registers<Q>, queues: usize) -> [u8; LENGTH
     put(0x0c, &registers.accepted_word().to_le_bytes());
     put(0x10, &registers.config_vector().to_le_bytes());
     put(0x12, &(queues as u16).to_le_bytes());
-    put(0x14, &[registers.status().bits(), registers.generation()]);
+    put(0x14, &[registers.shown_status().bits(), registers.generation()]);
     put(0x16, &registers.selected_queue().to_le_bytes());
     let Some(queue) = registers.selected() else { return image };
     put(0x18, &queue.size().to_le_bytes());

@@ -12,6 +12,7 @@ use turnstile_rig::{
 use turnstile_service_rt::drive::Drive as Settings;
 use turnstile_service_rt::{AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, LATER, Service, UNDRIVEN};
 use turnstile_service_virtio::World;
+use turnstile_virtio::memory::Memory as _;
 use turnstile_virtio::ring::Layout;
 
 use crate::Disk;
@@ -22,6 +23,8 @@ use crate::program::Program;
 /// Bytes of the VM's memory, and of that which the controller reaches.
 const MEMORY: usize = 0x40_0000;
 const SHARED: usize = 0x20_0000;
+/// Where the controller reaches the VM's memory.
+pub const LENT: u64 = 0x80_0000_0000;
 /// How often an event comes that is to come later: less often than from the hypervisor, to see what becomes of controllers that take longer.
 const LATER_EVENTS: u32 = 4;
 /// Who waits does so for an alarm that is not further away, in nanoseconds.
@@ -31,8 +34,10 @@ pub const SECTORS: u64 = 512;
 
 /// What calls reach.
 pub struct Board {
-    pub ram: Ram,
-    shared: &'static Ram,
+    pub ram: &'static Ram,
+    /// The controller reaches it.
+    is_direct: bool,
+    pub shared: &'static Ram,
     pub nvme: &'static Nvme,
     slot: Slot<'static, Nvme>,
     fuse: Fuse,
@@ -50,7 +55,7 @@ impl World for &'static Board {
     type Memory = Ram;
 
     fn memory(&self) -> &Ram {
-        &self.ram
+        self.ram
     }
 
     fn message(&self, Message { address, data }: Message) {
@@ -108,6 +113,12 @@ impl Machine for Whole {
         (Ram::BASE, SHARED as u64)
     }
 
+    fn on_bus(&self, address: u64, length: u64) -> Option<u64> {
+        let offset = address.checked_sub(Ram::BASE)?;
+        let is_there = self.0.is_direct && self.0.ram.contains(address, length);
+        is_there.then_some(LENT + offset)
+    }
+
     fn log(&self, line: fmt::Arguments<'_>) {
         self.0.log.borrow_mut().push_str(&line.to_string());
     }
@@ -131,6 +142,8 @@ pub struct Host {
     attached: bool,
     /// The program drives the controller.
     pub driven: bool,
+    /// The controller was kept from memory, because the program does not drive it any more.
+    pub is_cut_off: bool,
     /// After how many steps it is killed, and after how many again, at most.
     pub left: Option<u64>,
     pub most: Option<Random>,
@@ -145,17 +158,32 @@ pub struct Host {
 impl Host {
     /// With such a controller, which the test may change before the program sees it.
     pub fn new(shape: Shape, settings: Settings, prepare: impl FnOnce(&Nvme)) -> Self {
-        Self::killed(shape, settings, None, prepare)
+        Self::build(shape, settings, (None, false), prepare)
     }
 
-    /// The same; killed after some steps.
-    pub fn killed(shape: Shape, settings: Settings, left: Option<u64>, prepare: impl FnOnce(&Nvme)) -> Self {
+    /// The same; the controller reaches the VM's memory.
+    pub fn direct(shape: Shape, settings: Settings, prepare: impl FnOnce(&Nvme)) -> Self {
+        Self::build(shape, settings, (None, true), prepare)
+    }
+
+    /// The same; killed after some steps, and the controller may reach the VM's memory.
+    pub fn build(
+        shape: Shape,
+        settings: Settings,
+        (left, is_direct): (Option<u64>, bool),
+        prepare: impl FnOnce(&Nvme),
+    ) -> Self {
         let fuse = Fuse::default();
         let nvme: &'static Nvme = Box::leak(Box::new(Nvme::new(shape, SECTORS)));
         let shared: &'static Ram = Box::leak(Box::new(Ram::new(SHARED, fuse.clone())));
         prepare(nvme);
+        let ram: &'static Ram = Box::leak(Box::new(Ram::new(MEMORY, fuse.clone())));
+        if is_direct {
+            shared.lent.set(Some((LENT, ram)));
+        }
         let board: &'static Board = Box::leak(Box::new(Board {
-            ram: Ram::new(MEMORY, fuse.clone()),
+            ram,
+            is_direct,
             shared,
             nvme,
             slot: nvme.on(shared),
@@ -175,6 +203,7 @@ impl Host {
             life: None,
             attached: true,
             driven: false,
+            is_cut_off: false,
             left,
             most: None,
             deaths: 0,
@@ -289,6 +318,7 @@ impl Host {
             let now = self.board.clock.get();
             let value = self.enter(|life, machine| life.interrupt(machine, now));
             self.driven = value != UNDRIVEN;
+            self.is_cut_off |= value == UNDRIVEN;
             self.masked = value == LATER;
         }
         is_new
@@ -299,7 +329,12 @@ impl Host {
         self.board.nvme.run(self.board.shared);
     }
 
-    /// The memory that the controller reaches.
+    /// The VM's memory.
+    pub fn memory(&self) -> Vec<u8> {
+        self.board.ram.get(Ram::BASE, MEMORY)
+    }
+
+    /// The memory that the program shares with the controller.
     pub fn shared(&self) -> Vec<u8> {
         self.board.shared.get(Ram::BASE, SHARED)
     }
@@ -308,7 +343,7 @@ impl Host {
     pub fn alarm(&mut self) -> bool {
         let Some(at) = self.board.alarm.take() else { return false };
         self.board.clock.update(|now| now.max(at));
-        self.event(Event::Alarm(self.board.clock.get()));
+        self.is_cut_off |= self.event(Event::Alarm(self.board.clock.get())) == UNDRIVEN;
         self.masked = false;
         true
     }
@@ -342,7 +377,7 @@ impl Computer for Host {
     }
 
     fn ram(&self) -> &Ram {
-        &self.board.ram
+        self.board.ram
     }
 
     fn messages(&mut self) -> Vec<u32> {

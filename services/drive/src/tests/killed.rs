@@ -8,11 +8,12 @@ use super::host::{Host, SECTORS, driver};
 use super::works::{FEATURES, any};
 
 /// A life of a driver, in which the service is killed at one step. Returns whether it was.
-fn killed_at(step: u64) -> bool {
+fn killed_at(step: u64, is_direct: bool) -> bool {
     let random = &mut Random(0x6b69_6c6c);
     let mut disk = vec![0; (SECTORS * 512) as usize];
-    let mut host =
-        Host::killed(Shape::default(), Settings::default(), Some(step), |nvme| nvme.holds.set(true));
+    let mut host = Host::build(Shape::default(), Settings::default(), (Some(step), is_direct), |nvme| {
+        nvme.holds.set(true)
+    });
     let mut driver = driver(&mut host);
     assert!(driver.start(&mut host, FEATURES), "step {step}");
     let mut expected = Vec::new();
@@ -32,16 +33,23 @@ fn killed_at(step: u64) -> bool {
 #[test]
 fn killed_at_any_step_it_loses_nothing() {
     // Every seventh, so that all kinds of steps come in little time.
-    let steps = (0..).step_by(7).take_while(|step| killed_at(*step)).count();
-    assert!(steps > 50, "it was killed at {steps} steps");
+    for is_direct in [false, true] {
+        let steps = (0..).step_by(7).take_while(|step| killed_at(*step, is_direct)).count();
+        assert!(steps > 50, "it was killed at {steps} steps");
+    }
 }
 
 #[test]
 fn killed_again_and_again_it_loses_nothing() {
+    [false, true].into_iter().for_each(killed_often);
+}
+
+fn killed_often(is_direct: bool) {
     let random = &mut Random(0x6167_6169);
     let mut disk = vec![0; (SECTORS * 512) as usize];
-    let mut host =
-        Host::killed(Shape::default(), Settings::default(), Some(900), |nvme| nvme.holds.set(true));
+    let mut host = Host::build(Shape::default(), Settings::default(), (Some(900), is_direct), |nvme| {
+        nvme.holds.set(true)
+    });
     host.most = Some(Random(5));
     let mut driver = driver(&mut host);
     assert!(driver.start(&mut host, FEATURES));

@@ -10,7 +10,7 @@ use turnstile_virtio::features::Features;
 use super::host::{Host, SECTORS, driver};
 
 /// What Linux accepts of a disk with one queue.
-pub const FEATURES: Features = ACCEPTED.difference(Block::MQ);
+pub const FEATURES: Features = ACCEPTED.difference(Block::MQ).difference(Features::RING_RESET);
 
 /// The same of one that is not known yet.
 pub const FEW: Features = FEATURES.difference(Block::DISCARD.union(Block::WRITE_ZEROES));
