@@ -11,15 +11,14 @@ use super::objects::Vm;
 pub const MESSAGES: MsiFrame = MsiFrame { first: map::FIRST_MESSAGE, count: map::MESSAGES };
 
 impl Vm {
-    /// Returns the SPI that a write of `data` to `address` by a device becomes; `None` if no such thing is there.
+    /// Returns the SPI that a write of `data` to `address` by a PCI function becomes; `None` if the frame is not there.
     #[inline] // On the way of each message.
     pub fn message_intid(&self, address: u64, data: u64) -> Option<u32> {
-        let map = self.machine.map();
-        MESSAGES.write(address.wrapping_sub(map.pci.frame.base), data).or_else(|| self.window_intid(address))
+        MESSAGES.write(address.wrapping_sub(self.machine.map().pci.frame.base), data)
     }
 
-    /// The SPI of the device behind MMIO whose registers begin at an address.
-    fn window_intid(&self, address: u64) -> Option<u32> {
+    /// Returns the SPI of the device behind MMIO whose registers begin at an address; `None` if it has no such device.
+    pub fn line_intid(&self, address: u64) -> Option<u32> {
         let windows = &self.machine.map().virtio;
         let number = windows.number(address).filter(|number| *number < self.virtio)?;
         Some(windows.device(number)?.intid)
@@ -27,6 +26,7 @@ impl Vm {
 
     /// Delivers a message-signalled interrupt; false if nothing is at that address.
     pub fn message(&self, address: u64, data: u64) -> bool {
-        self.message_intid(address, data).inspect(|intid| self.edge_spi(*intid)).is_some()
+        let intid = self.message_intid(address, data).or_else(|| self.line_intid(address));
+        intid.inspect(|intid| self.edge_spi(*intid)).is_some()
     }
 }

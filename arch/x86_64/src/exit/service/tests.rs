@@ -116,6 +116,7 @@ fn served_by(add: impl FnOnce(&mut Services, &'static Service)) -> Parts {
         base: PORT.into(),
         size: 8,
         device: 2,
+        mask: u64::MAX,
         bell: 0,
         doorbells: Doorbells { first: 4, size: 4, by: BY_PLACE },
         service

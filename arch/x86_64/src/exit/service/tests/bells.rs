@@ -258,7 +258,8 @@ fn no_place_is_behind_the_device_or_in_another_page() {
     // A device that is larger than a page, with doorbells at its end.
     let service = ringer.vcpu.vm.services().unwrap().all[0];
     let doorbells = Doorbells { first: 0xff0, size: 0x20, by: BY_PLACE };
-    let device = Served { base: MEMORY, size: 0x2000, device: 3, bell: 0, doorbells, service };
+    let device =
+        Served { base: MEMORY, size: 0x2000, device: 3, mask: u64::MAX, bell: 0, doorbells, service };
     let mut vmcb = ringer.vmcb;
     vmcb.set_fetched_code(EAX);
     let mut remember = |address: u64, width: u8| {
