@@ -156,6 +156,12 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         self.keep(world);
     }
 
+    /// Says whether there is more to do than there was time for.
+    #[inline(always)] // A load.
+    pub const fn is_due(&self) -> bool {
+        self.due != 0
+    }
+
     /// Queues may have something to do for which nobody notifies: does it, for a while. A bit for each of them.
     pub fn look<W: World>(&mut self, world: &W, queues: u32) -> Answer
     where

@@ -3,5 +3,6 @@
 
 mod host;
 mod killed;
+mod shared;
 mod troubles;
 mod works;
