@@ -252,11 +252,11 @@ fn several(name: &str) -> Scenario {
         &goes_on(1),
         &[Step::Type(0, ROUNDS)],
         &goes_on(0),
-        &[kill.clone()],
+        std::slice::from_ref(&kill),
         &goes_on(0),
         &[Step::Tell(Command::Stop { vm: 0 }), Step::Stopped(0, StopReason::Killed)],
         &goes_on(1),
-        &[kill, Step::Tell(Command::Restart { vm: 0 }), Step::Started(0, 2)],
+        &[kill.clone(), Step::Tell(Command::Restart { vm: 0 }), Step::Started(0, 2)],
         &is_up(0),
         &ask(0, "sh /dev/vdb between\r", "between ends"),
         &ask(0, "sh /dev/vdb shared\r", "shared ends"),
@@ -269,7 +269,7 @@ fn several(name: &str) -> Scenario {
     ];
     let partition = vec![0; PARTITION];
     let machine =
-        gpt::disk(&[&[0x55; 8 * BLOCK], &partition, &[0xaa; 8 * BLOCK], &partition, &[0x55; 8 * BLOCK]]);
+        gpt::disk(&[&[0x55; 8 * BLOCK], &partition, &[0x11; 64 * BLOCK], &partition, &[0x55; 8 * BLOCK]]);
     let scenario = Scenario::new(name, config.concat(), steps.concat())
         .file("machine", machine)
         .file("script", SCRIPT.as_bytes().to_vec());

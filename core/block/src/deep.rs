@@ -31,15 +31,17 @@ impl<const N: usize> Slot<N> {
 }
 
 /// Room for `S` requests, which have up to `N` buffers. Their numbers are the tags of commands.
+// In this order: what is behind the slots is out of an instruction's reach.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Slots<const N: usize, const S: usize> {
-    slots: [Slot<N>; S],
     /// Those that a queue has, and those that no queue is to have: a bit for each. Who looks for one reads no slot.
     held: u32,
     /// Those that no queue is to have.
     closed: u32,
     /// Those for which the drive has something to do: a bit for each, whose stage says what.
     waiting: u32,
+    slots: [Slot<N>; S],
 }
 
 impl<const N: usize, const S: usize> Slots<N, S> {

@@ -97,9 +97,10 @@ impl Share {
 }
 
 /// A disk of the machine.
+// In this order: what is behind the large ones is out of an instruction's reach.
+#[repr(C)]
 pub struct Lent<H: Machine, D> {
     machine: Option<&'static H>,
-    drive: D,
     phase: Phase,
     geometry: Option<Geometry>,
     /// What the members are to have.
@@ -116,11 +117,12 @@ pub struct Lent<H: Machine, D> {
     /// Where the stages are.
     stages: u64,
     stage_bytes: u64,
-    reader: Option<Reader>,
     /// For which member the partition table is read.
     reading: usize,
     /// When the present block of the partition table was asked for.
     asked_at: u64,
+    drive: D,
+    reader: Option<Reader>,
     /// A block of the partition table.
     block: [u8; BLOCK],
 }

@@ -80,10 +80,11 @@ struct Known {
 }
 
 /// A disk and its queue.
+// In this order: what is behind the slots is out of an instruction's reach.
+#[repr(C)]
 pub struct Disk<R> {
     /// The member's number.
     number: usize,
-    slots: Slots<BUFFERS, DEPTH>,
     queue: Option<Queue<DEPTH, R>>,
     /// Where the queue is, for who takes it up anew.
     rings: Option<(R, Options)>,
@@ -91,6 +92,7 @@ pub struct Disk<R> {
     id: [u8; 20],
     read_only: bool,
     rules: Rules,
+    slots: Slots<BUFFERS, DEPTH>,
 }
 
 impl<R: Copy> Disk<R> {

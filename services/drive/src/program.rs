@@ -305,10 +305,17 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         }
     }
 
-    /// Says whether the controller has something to do for a member, or for one that is gone.
-    #[inline(always)] // A load for each member.
+    /// Says whether the controller has something to do for a member, or for one that is gone, and whether a member has more to do.
+    #[inline(always)] // Two loads for each member.
+    fn members(&self) -> (bool, bool) {
+        self.functions.iter().take(self.count).fold((false, false), |(is_waiting, is_due), function| {
+            (is_waiting | function.model.is_waiting(), is_due | function.is_due())
+        })
+    }
+
+    /// Says whether the controller has something to do.
     fn is_waiting(&self) -> bool {
-        self.functions.iter().take(self.count).any(|function| function.model.is_waiting())
+        self.members().0
     }
 
     /// Goes on with the beginning of the controller, or takes what it has done. Returns the members that have more to do then, perhaps.
@@ -367,9 +374,9 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
     #[inline(always)] // The way of each notification.
     fn settle(&mut self, machine: &'static H, answer: Answer) -> Answer {
         for _ in 0..TURNS {
-            let is_waiting = self.is_waiting();
+            let (is_waiting, is_due) = self.members();
             match self.lent.settle(is_waiting) {
-                Ok(false) => return self.watched(machine, is_waiting, answer),
+                Ok(false) => return self.watched(machine, (is_waiting, is_due), answer),
                 Ok(true) => match self.go_on(machine, machine.time()) {
                     Ok(members) => self.look(machine, members),
                     Err(trouble) => self.trouble(machine, trouble),
@@ -383,11 +390,11 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
 
     /// Has another event come if there is more to do, or sets the alarm, if it is not set.
     #[inline(always)] // Seldom more than some comparisons.
-    fn watched(&mut self, machine: &'static H, is_waiting: bool, answer: Answer) -> Answer {
+    fn watched(&mut self, machine: &'static H, (is_waiting, is_due): (bool, bool), answer: Answer) -> Answer {
         if self.is_soon {
             return answer;
         }
-        if self.functions.iter().take(self.count).any(|function| function.is_due()) {
+        if is_due {
             self.is_soon = true;
             return Answer { lines: AGAIN, ..answer };
         }

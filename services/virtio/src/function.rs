@@ -51,16 +51,18 @@ struct Parts<const Q: usize, const V: usize, C> {
 }
 
 /// A PCI function with a virtio device, which has `Q` queues, at most 31, and `V` vectors of MSI-X.
+// In this order: what is behind a large model is out of an instruction's reach.
+#[repr(C)]
 pub struct Virtio<const Q: usize, const V: usize, D: Model<Q>> {
-    /// What the device does.
-    pub model: D,
-    parts: Option<Parts<Q, V, D::Configuration>>,
     /// A bit for each queue that the model has.
     begun: u32,
     /// A bit for each of them that has something to do, perhaps.
     due: u32,
     /// The queue that is next, if it is due.
     next: u32,
+    parts: Option<Parts<Q, V, D::Configuration>>,
+    /// What the device does.
+    pub model: D,
 }
 
 impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
