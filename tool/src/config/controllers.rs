@@ -4,16 +4,9 @@
 use turnstile_bundle::{DriveKind, MAX_MEMBERS};
 
 use super::device::Device;
-use super::disk::{Disk, DiskSource};
+use super::disk::{Disk, DiskSource, beside, functions};
 use super::problem::Problem;
 use super::{At, Board, Network, Vm};
-
-/// Returns the disks behind the same controller as this device.
-pub fn beside<'a>(disks: &'a [Disk], device: &Device) -> impl Iterator<Item = &'a Disk> + Clone + use<'a> {
-    let drive = device.drive;
-    let is_same = move |other: &At<Device>| other.value.drive.is_same_controller(&drive);
-    disks.iter().filter(move |disk| disk.device.as_ref().is_some_and(is_same))
-}
 
 /// Returns the disk that says what QEMU has behind this controller: the first one with an `image` or a `size`, or the first one.
 pub fn speaker<'a>(disks: &'a [Disk], device: &Device) -> Option<&'a Disk> {
@@ -39,15 +32,6 @@ fn says(disk: &Disk) -> Option<(Option<&DiskSource>, Option<u64>)> {
     let (image, size) = (disk.image.as_ref(), disk.size.as_ref());
     let said = (image.map(|image| &image.value), size.map(|size| size.value));
     (said != (None, None)).then_some(said)
-}
-
-/// Returns how many functions the program of this controller has: one for each disk of each VM.
-pub fn functions(disks: &[Disk], vms: &[Vm], device: &Device) -> usize {
-    let users = |disk: &Disk| {
-        let name = disk.name.value.clone();
-        vms.iter().flat_map(|vm| &vm.disks).filter(move |wanted| wanted.value == name).count()
-    };
-    beside(disks, device).map(users).sum()
 }
 
 /// Says why the disk with this index cannot be behind its controller beside the earlier ones.

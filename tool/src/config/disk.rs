@@ -12,7 +12,7 @@ use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader};
 use super::service::{Draft, Runs};
 use super::size::show_size;
-use super::{Surroundings, Vm, controllers, vm};
+use super::{Surroundings, Vm, vm};
 
 const KEYS: [&str; 11] = [
     "name",
@@ -157,6 +157,22 @@ fn read_writes(reader: &mut Reader<'_, '_>, is_driven: bool, read_only: bool) ->
     None
 }
 
+/// Returns the disks behind the same controller as this device.
+pub fn beside<'a>(disks: &'a [Disk], device: &Device) -> impl Iterator<Item = &'a Disk> + Clone + use<'a> {
+    let drive = device.drive;
+    let is_same = move |other: &At<Device>| other.value.drive.is_same_controller(&drive);
+    disks.iter().filter(move |disk| disk.device.as_ref().is_some_and(is_same))
+}
+
+/// Returns how many functions the program of this controller has: one for each disk of each VM.
+pub fn functions(disks: &[Disk], vms: &[Vm], device: &Device) -> usize {
+    let users = |disk: &Disk| {
+        let name = disk.name.value.clone();
+        vms.iter().flat_map(|vm| &vm.disks).filter(move |wanted| wanted.value == name).count()
+    };
+    beside(disks, device).map(users).sum()
+}
+
 /// Makes a service of each disk of each VM, in their order, and finds what does not fit together.
 pub fn services(disks: &[Disk], vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<Draft> {
     if let Some(beyond) = disks.get(MAX_DISKS) {
@@ -211,7 +227,7 @@ fn join(
     let vm = &vm.name.value;
     let draft = |name, program| Draft::of_disk(name, number, program, disk.runs.clone(), vm);
     let device = match &disk.device {
-        Some(device) if controllers::functions(disks, vms, &device.value) > 1 => device.value.name(),
+        Some(device) if functions(disks, vms, &device.value) > 1 => device.value.name(),
         Some(_) => return draft(service, "drive"),
         None => return draft(service, if disk.writes.is_some() { "overlay" } else { "disk" }),
     };

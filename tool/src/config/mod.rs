@@ -105,7 +105,7 @@ impl Config {
     pub fn behind(&self, device: &Device) -> Option<(&Disk, bool)> {
         let disk = controllers::speaker(&self.disks, device)?;
         let device = &disk.device.as_ref()?.value;
-        Some((disk, controllers::beside(&self.disks, device).all(|disk| disk.read_only)))
+        Some((disk, disk::beside(&self.disks, device).all(|disk| disk.read_only)))
     }
 
     /// Returns how many disk controllers of a kind the machine needs for its disks.

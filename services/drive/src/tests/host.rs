@@ -31,6 +31,9 @@ const MOMENT: u64 = 2_000_000;
 /// Sectors of the disk.
 pub const SECTORS: u64 = 512;
 
+/// Where the BARs of a function are, and how long they are.
+type Decoded = [Option<(u64, u64)>; 6];
+
 /// What calls reach.
 pub struct Board {
     rams: Vec<Ram>,
@@ -39,7 +42,7 @@ pub struct Board {
     slot: Slot<'static, Nvme>,
     fuse: Fuse,
     kept: RefCell<Vec<u64>>,
-    decoded: RefCell<[[Option<(u64, u64)>; 6]; MEMBERS]>,
+    decoded: RefCell<[Decoded; MEMBERS]>,
     messages: RefCell<[Vec<u32>; MEMBERS]>,
     pub clock: Cell<u64>,
     /// How much later it is whenever somebody asks.
