@@ -44,6 +44,7 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
         limit: ServiceSpec::LIMIT,
         memory: false,
         disk: None,
+        joins: None,
         uplink: None,
         cpu: None,
     };
@@ -53,11 +54,14 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let data = ServiceSpec { name: "data", disk: Some(1), ..disk };
     let here = ServiceSpec { name: "here", disk: Some(2), ..disk };
     let random = ServiceSpec { name: "random", device: ServiceDevice::Entropy, ..disk };
-    let services = [service, ServiceSpec { disk: Some(0), ..disk }, data, lan, here, random];
+    let more = ServiceSpec { name: "more", vm: Some(4), disk: Some(3), joins: Some(4), ..disk };
+    let services = [service, ServiceSpec { disk: Some(0), ..disk }, data, lan, here, random, more];
     let root = DiskSpec { name: "root", image: Some(b"image"), size: 4096, read_only: false, writes: None, drive: None };
     let drive = Drive { kind: DriveKind::Nvme, number: 0, partition: Some(2), trusted: true };
     let here = DiskSpec { name: "here", image: None, size: 0, drive: Some(drive), ..root };
-    let disks = [root, DiskSpec { name: "data", image: None, read_only: true, ..root }, here];
+    let more = Drive { partition: Some(3), ..drive };
+    let more = DiskSpec { name: "more", drive: Some(more), ..here };
+    let disks = [root, DiskSpec { name: "data", image: None, read_only: true, ..root }, here, more];
     let mac = [2, 0, 0, 0, 0, 1];
     let port = PortSpec { service: 3, vm: 3, mac, guard: true, isolated: false, rate: Some(64_000) };
     let last = VmSpec { name: "last", cpus: CpuList::new(&[7, 8]), ..mapped };

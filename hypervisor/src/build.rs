@@ -10,7 +10,7 @@ use turnstile_bundle::{
     ports_of,
 };
 use turnstile_machine::{FunctionKind, Functions};
-use turnstile_service::drive::Drive;
+use turnstile_service::drive::{Drive, Drives};
 use turnstile_service::port::Port;
 
 use crate::arch::boot::{Bridge, Host};
@@ -133,20 +133,21 @@ pub fn build_services(
     // The boot CPU, as for the console.
     driven::watch(bridges, 0);
     let (mut all, mut claims) = (Vec::new(), Claims::new(bridges));
-    for (number, spec) in bundle.services().iter().enumerate() {
+    let own = bundle.services().iter().enumerate().filter(|(_, spec)| spec.joins.is_none());
+    for (number, spec) in own {
         let storage = spec.disk.and_then(|disk| disks.get(disk).copied()).flatten();
         let hosted = members(number, spec, bundle, guests).and_then(|members| {
             let own = |cpu| area(cpu, host, running).ok_or(service::Error::NoCpu(cpu));
             let cpu = spec.cpu.map(own).transpose()?;
-            let wanted = wanted(spec, bundle.disks());
+            let wanted = wanted(number, bundle);
             let driven =
                 wanted.map(|wanted| claim(&mut claims, (wanted, stray), &members, cpu)).transpose()?;
-            Hosted::build(number, spec, members, storage, driven, cpu)
+            Hosted::build(all.len(), spec, members, storage, driven, cpu)
         });
         all.push(hosted.map_err(|error| (spec.name, error))?);
     }
     for guest in guests {
-        let own: Vec<_> = all.iter().copied().filter(|hosted| hosted.member(guest.vm).is_some()).collect();
+        let own: Vec<_> = all.iter().copied().filter(|hosted| hosted.serves(guest.vm)).collect();
         if !own.is_empty() {
             guest.set_services(own);
         }
@@ -159,18 +160,34 @@ fn disk_of<'a>(spec: &ServiceSpec<'_>, disks: &'a [DiskSpec<'a>]) -> Option<&'a 
     spec.disk.and_then(|disk| disks.get(disk)).filter(|disk| disk.drive.is_some())
 }
 
-/// Returns which PCI function of the machine a service is to have: the card of a network, or the controller of a disk.
-fn wanted(spec: &ServiceSpec<'_>, disks: &[DiskSpec<'_>]) -> Option<Wanted> {
+/// Returns the services of this index and those that join it, in their order, which is that of members, each with its own index.
+fn joined<'a>(
+    number: usize,
+    bundle: &'a Bundle<'static>,
+) -> impl Iterator<Item = (usize, &'a ServiceSpec<'static>)> {
+    let is_part =
+        move |(index, spec): &(usize, &ServiceSpec<'_>)| *index == number || spec.joins == Some(number);
+    bundle.services().iter().enumerate().filter(is_part)
+}
+
+/// Returns which PCI function of the machine a service is to have: the card of a network, or the controller of disks.
+fn wanted(number: usize, bundle: &Bundle<'static>) -> Option<Wanted> {
+    let (disks, spec) = (bundle.disks(), bundle.services().get(number)?);
     if let Some(uplink) = spec.uplink {
         let Uplink { card, trusted } = uplink;
         return Some(Wanted { kind: Kind::Ethernet, number: card, trusted, settings: [0; 2] });
     }
-    let &DiskSpec { read_only, drive: Some(drive), .. } = disk_of(spec, disks)? else { return None };
+    let &DiskSpec { drive: Some(drive), .. } = disk_of(spec, disks)? else { return None };
     let kind = match drive.kind {
         DriveKind::Nvme => Kind::Nvme,
         DriveKind::Virtio => Kind::VirtioBlock,
     };
-    let settings = Drive { partition: drive.partition, read_only }.words();
+    let part = |disk: &DiskSpec<'_>| Drive {
+        partition: disk.drive.and_then(|drive| drive.partition).and_then(|number| number.try_into().ok()),
+        read_only: disk.read_only,
+    };
+    let parts = joined(number, bundle).filter_map(|(_, spec)| disk_of(spec, disks)).map(part);
+    let settings = Drives::new(parts).words();
     Some(Wanted { kind, number: drive.number, trusted: drive.trusted, settings })
 }
 
@@ -188,22 +205,25 @@ fn claim(
 /// Finds the VMs that a service serves.
 fn members(
     number: usize,
-    spec: &ServiceSpec<'_>,
-    bundle: &Bundle<'_>,
+    spec: &ServiceSpec<'static>,
+    bundle: &Bundle<'static>,
     guests: &[Guest],
 ) -> Result<Vec<Member>, service::Error> {
-    let earlier = bundle.services().get(..number).unwrap_or_default();
-    let member = |vm: usize, settings| {
+    let member = |index: usize, vm: usize, settings| {
         let guest = guests.get(vm).ok_or(service::Error::Vm)?;
+        let earlier = bundle.services().get(..index).unwrap_or_default();
         // Slot 0 is the host bridge's.
         let slot = 1 + functions(vm, earlier, bundle.ports()).count as u64;
-        Ok(Member { vm: guest.vm, site: guest.machine.site(spec.device, slot), settings })
+        Ok(Member { vm: guest.vm, slot, site: guest.machine.site(spec.device, slot), settings })
     };
     let ports = ports_of(bundle.ports(), number).iter().map(|port| {
         let &PortSpec { vm, mac, guard, isolated, rate, .. } = port;
-        member(vm, Port { mac, guard, isolated, rate }.words())
+        member(number, vm, Port { mac, guard, isolated, rate }.words())
     });
-    // The program of a disk in memory knows the name from that memory.
-    let name = disk_of(spec, bundle.disks()).map_or([0; 2], |disk| disk::words(disk.name));
-    spec.vm.map(|vm| member(vm, name)).into_iter().chain(ports).collect()
+    let own = joined(number, bundle).filter_map(|(index, spec)| {
+        // The program of a disk in memory knows the name from that memory.
+        let name = disk_of(spec, bundle.disks()).map_or([0; 2], |disk| disk::words(disk.name));
+        spec.vm.map(|vm| member(index, vm, name))
+    });
+    own.chain(ports).collect()
 }

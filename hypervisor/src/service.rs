@@ -48,11 +48,13 @@ struct Typed {
     credit: Credit,
 }
 
-/// A VM that a service serves, and what the service is to it.
+/// A VM that a service serves, and what the service is to it. It may be several things to one VM, which is several members then.
 #[derive(Clone)]
 pub struct Member {
     /// The VM.
     pub vm: &'static Vm,
+    /// The slot in which it is, if it is a PCI function.
+    pub slot: u64,
     /// Where the service is among its devices.
     pub site: Site,
     /// What the service gets to know of it, in two words.
@@ -65,6 +67,8 @@ pub struct Hosted {
     device: ServiceDevice,
     /// The VMs that it serves: at least one. Their order is that of their numbers.
     members: Vec<Member>,
+    /// Whether they come and go while it runs.
+    is_shared: bool,
     doorbells: Doorbells,
     /// Whether it reaches its VMs' memory.
     memory: bool,
@@ -122,43 +126,45 @@ pub fn connect(vm: &Vm, hosted: &[&'static Hosted]) {
     let mut services = Services::none();
     let mut functions = Vec::new();
     for hosted in hosted {
-        let (Some(service), Some((number, member))) = (hosted.service.get().copied(), hosted.member(vm))
-        else {
-            continue;
-        };
+        let Some(service) = hosted.service.get().copied() else { continue };
         services.all.push(service);
-        match &member.site {
-            Site::Device(place) => {
-                let Place { base, size, .. } = *place;
-                let served = Served { base, size, ..Served::nowhere(0, hosted.doorbells, service) };
-                match place.reach {
-                    Reach::Memory => services.memory.push(served),
-                    Reach::Ports => services.ports.push(served),
-                    Reach::Calls => services.terminal = Some(served),
+        for (number, member) in hosted.members_of(vm) {
+            match &member.site {
+                Site::Device(place) => {
+                    let Place { base, size, .. } = *place;
+                    let served = Served { base, size, ..Served::nowhere(0, hosted.doorbells, service) };
+                    match place.reach {
+                        Reach::Memory => services.memory.push(served),
+                        Reach::Ports => services.ports.push(served),
+                        Reach::Calls => services.terminal = Some(served),
+                    }
                 }
-            }
-            Site::Mmio(place) => {
-                let (number, doorbells) = (number as u64, hosted.doorbells.behind_mmio());
-                let mask = if hosted.is_shared() { abi::MEMBER_QUEUES - 1 } else { u64::MAX };
-                let device = served(number, abi::CONFIGURATION, doorbells, service);
-                services.memory.push(Served { base: place.base, size: place.size, mask, ..device });
-            }
-            Site::Function(function) => {
-                functions.push(Connected {
-                    function,
-                    number: number as u64,
-                    doorbells: hosted.doorbells,
-                    service,
-                });
+                Site::Function(function) => {
+                    functions.push(Connected {
+                        slot: member.slot,
+                        function,
+                        number: number as u64,
+                        doorbells: hosted.doorbells,
+                        service,
+                    });
+                }
+                Site::Mmio(place) => {
+                    let (number, doorbells) = (number as u64, hosted.doorbells.behind_mmio());
+                    let mask = if hosted.is_shared() { abi::MEMBER_QUEUES - 1 } else { u64::MAX };
+                    let device = served(number, abi::CONFIGURATION, doorbells, service);
+                    services.memory.push(Served { base: place.base, size: place.size, mask, ..device });
+                }
             }
         }
     }
+    functions.sort_by_key(|function| function.slot);
     connect_functions(&mut services, &functions);
     vm.set_services(services);
 }
 
 /// A PCI function of a VM.
 struct Connected<'a> {
+    slot: u64,
     function: &'a Function,
     /// Which member of its service the VM is.
     number: u64,
@@ -239,7 +245,7 @@ impl Hosted {
         let doorbells = image.header().doorbells;
         let ports: Vec<Port> = members.iter().map(Member::port).collect();
         let &[first, ..] = ports.as_slice() else { return Err(Error::Vm) };
-        let is_shared = spec.device == ServiceDevice::Network;
+        let is_shared = spec.device == ServiceDevice::Network || members.len() > 1;
         // A guest rings its own queues alone: their numbers come from where it writes, and each has a bit.
         let area = u64::from(doorbells.size).div_ceil(4);
         if is_shared && (doorbells.by != BY_PLACE || area > abi::MEMBER_QUEUES) {
@@ -251,6 +257,7 @@ impl Hosted {
             name: String::from(spec.name),
             device: spec.device,
             members,
+            is_shared,
             doorbells,
             memory: spec.memory,
             storage,
@@ -284,14 +291,20 @@ impl Hosted {
         }
     }
 
-    /// Returns which member a VM is, if it serves it.
-    pub fn member(&self, vm: &Vm) -> Option<(usize, &Member)> {
-        self.members.iter().enumerate().find(|(_, member)| member.vm.id == vm.id)
+    /// Returns which members a VM is, with their numbers: none if it does not serve it.
+    fn members_of(&self, vm: &Vm) -> impl Iterator<Item = (usize, &Member)> {
+        let id = vm.id;
+        self.members.iter().enumerate().filter(move |(_, member)| member.vm.id == id)
     }
 
-    /// Says whether several VMs share it.
-    fn is_shared(&self) -> bool {
-        self.device == ServiceDevice::Network
+    /// Says whether it serves a VM.
+    pub fn serves(&self, vm: &Vm) -> bool {
+        self.members_of(vm).next().is_some()
+    }
+
+    /// Says whether VMs share it, or a VM is several of its members.
+    const fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Returns the service if this is the physical CPU that alone runs it.
@@ -391,7 +404,9 @@ impl Hosted {
 
     /// Begins a new life of a VM that it serves. Only while no vCPU of that VM runs.
     pub fn reset(&self, vm: &Vm) {
-        let Some((number, _)) = self.member(vm) else { return };
+        if !self.serves(vm) {
+            return;
+        }
         if !self.is_shared() {
             alarm::clear(self.alarm);
             self.drop_typed();
@@ -401,7 +416,9 @@ impl Hosted {
             service.reset();
         }
         // What the life before decoded, this one does not.
-        (0..abi::BAR_COUNT).for_each(|bar| _ = self.decode(number, bar, 0, 0));
+        for (number, _) in self.members_of(vm) {
+            (0..abi::BAR_COUNT).for_each(|bar| _ = self.decode(number, bar, 0, 0));
+        }
     }
 
     /// Lets it reach the memory of a VM, which is these pieces, and its disk's, if it is to. Only while no vCPU of that VM runs; before
@@ -410,7 +427,6 @@ impl Hosted {
     /// # Errors
     /// When there is no memory for its tables.
     pub fn attach(&self, vm: &Vm, pieces: &[Window]) -> Result<(), memory::Error> {
-        let Some((service, number)) = self.reaching(vm) else { return Ok(()) };
         let mut pieces = pieces.to_vec();
         if self.lends().is_some_and(|function| !function.lend(&mut pieces)) {
             line::report(format_args!(
@@ -418,7 +434,9 @@ impl Hosted {
                 self.name
             ));
         }
-        let attached = service.attach(number, pieces, self.storage);
+        let attached = self
+            .reaching(vm)
+            .try_for_each(|(service, number)| service.attach(number, pieces.clone(), self.storage));
         self.look_elsewhere();
         attached
     }
@@ -436,8 +454,8 @@ impl Hosted {
     /// The machine's function that it drives, if that may reach the memory of the VM: there is no other VM that has it, too. Drivers of a
     /// device behind MMIO do not wait for the end of its reset (section 4.2.2), so they would take memory back that is still reached.
     fn lends(&self) -> Option<&Driven> {
-        let is_alone = matches!(self.members.as_slice(), [Member { site: Site::Function(_), .. }]);
-        self.driven.as_ref().filter(|_| !self.is_shared() && is_alone)
+        let is_function = matches!(self.members.as_slice(), [Member { site: Site::Function(_), .. }]);
+        self.driven.as_ref().filter(|_| !self.is_shared() && is_function)
     }
 
     /// A VM that it serves has stopped: its memory is taken away. If it has no other, nothing rings any more. Only while no vCPU of that
@@ -448,18 +466,16 @@ impl Hosted {
         if !self.is_shared() {
             alarm::clear(self.alarm);
         }
-        if let Some((service, number)) = self.reaching(vm) {
-            // The function is silent behind this.
-            service.detach(number);
-            self.look_elsewhere();
-        }
+        // The function is silent behind this.
+        self.reaching(vm).for_each(|(service, number)| service.detach(number));
+        self.look_elsewhere();
         self.lends().is_none_or(Driven::take_back)
     }
 
-    /// Returns the service, if it reaches the memory of a VM, and which member that is.
-    fn reaching(&self, vm: &Vm) -> Option<(&'static Service, usize)> {
-        let (number, _) = self.member(vm).filter(|_| self.memory)?;
-        Some((self.service.get()?, number))
+    /// Returns the service, if it reaches the memory of a VM, with each member that this is.
+    fn reaching(&self, vm: &Vm) -> impl Iterator<Item = (&'static Service, usize)> {
+        let service = self.service.get().copied().filter(|_| self.memory);
+        self.members_of(vm).filter_map(move |(number, _)| Some((service?, number)))
     }
 
     /// What waited while a VM came or went, or for a vCPU of one that went, is the others'.

@@ -6,7 +6,7 @@ use turnstile::config::Board;
 use turnstile::isa::Isa;
 use turnstile_link::{Command, StopReason};
 
-use super::disks::{SCRIPT, has_image, image, is_up, kills, nothing_bad};
+use super::disks::{SCRIPT, bare, has_image, image, is_up, kills, nothing_bad};
 use super::gpt::{self, BLOCK};
 use super::scenario::{Ending, Record, Scenario, Step, guest, linux};
 
@@ -37,14 +37,18 @@ pub fn scenarios() -> Vec<Scenario> {
     ];
     let long = long.iter().flat_map(Scenario::on_all).map(Scenario::long);
     let own_cpu = own_cpu().on_all().map(Scenario::long);
+    let several =
+        several("drives/several").on_all().into_iter().chain(several_own_cpu().on_all().map(Scenario::long));
     let refused =
         [no_controller(Isa::Arm64, "nvme0", NO_NVME), no_controller(Isa::X86_64, "virtio0", NO_VIRTIO)];
     let all = kept
         .chain(long)
         .chain(own_cpu)
+        .chain(several)
         .map(|scenario| if is_trusted(&scenario) { scenario } else { guarded(scenario) });
     all.chain(refused)
         .chain(restarted().on_all())
+        .chain(Isa::ALL.map(hostile))
         .chain([no_iommu()])
         .chain(bypassing().on_all())
         .chain([strays("drives/stray", "nvme0"), strays("drives/stray-virtio", "virtio0")])
@@ -252,6 +256,87 @@ fn own_cpu() -> Scenario {
     let scenario = kept("drives/own-cpu", "nvme0");
     let config = scenario.config.replace("time-limit = \"1s\"\n", "time-limit = \"1s\"\ncpus = [1]\n");
     scenario.with_config(config)
+}
+
+/// Two Linux that have a partition each of one disk, and what lies between these, which nobody writes. One is stopped while both work, and
+/// started again; the program is killed. The other one goes on, and nobody loses what was written.
+fn several(name: &str) -> Scenario {
+    let part = |name: &str, partition: u32, more: &str| {
+        format!(
+            "[[disk]]\nname = \"{name}\"\ndevice = \"nvme0\"\npartition = {partition}\ntrusted = true\n\
+             time-limit = \"1s\"\n{more}"
+        )
+    };
+    let config = [
+        linux("one", 1, "quiet", "disks = [\"data\", \"script\", \"between\"]"),
+        linux("two", 1, "quiet", "disks = [\"more\", \"script\", \"between\"]"),
+        part("data", 2, "image = \"machine\"\n"),
+        part("more", 4, ""),
+        part("between", 3, "read-only = true\n"),
+        "[[disk]]\nname = \"script\"\nimage = \"script\"\nsize = \"1MiB\"\nread-only = true\n\
+         time-limit = \"1s\"\n"
+            .to_owned(),
+    ];
+    let kill = Step::Tell(Command::KillService { service: 0 });
+    let ask = |vm, text, end| [Step::Type(vm, text), Step::Expect(vm, end)];
+    let off = |vm| [Step::Type(vm, "poweroff -f\r"), Step::Stopped(vm, StopReason::PowerOff)];
+    let goes_on = |vm| [Step::Expect(vm, "round "), Step::Expect(vm, "round ")];
+    let steps = [
+        &is_up(0)[..],
+        &is_up(1),
+        &[Step::Type(0, "sh /dev/vdb shared\r")],
+        &ask(1, "sh /dev/vdb shared\r", "shared ends"),
+        &[Step::Expect(0, "shared ends"), Step::Type(1, ROUNDS)],
+        &goes_on(1),
+        &[Step::Type(0, ROUNDS)],
+        &goes_on(0),
+        std::slice::from_ref(&kill),
+        &goes_on(0),
+        &[Step::Tell(Command::Stop { vm: 0 }), Step::Stopped(0, StopReason::Killed)],
+        &goes_on(1),
+        &[kill.clone(), Step::Tell(Command::Restart { vm: 0 }), Step::Started(0, 2)],
+        &is_up(0),
+        &ask(0, "sh /dev/vdb between\r", "between ends"),
+        &ask(0, "sh /dev/vdb shared\r", "shared ends"),
+        &goes_on(1),
+        &ask(1, "\r", "rounds ends"),
+        &ask(1, "sh /dev/vdb between\r", "between ends"),
+        &ask(0, "sh /dev/vdb again\r", "again ends"),
+        &off(0),
+        &off(1),
+    ];
+    let partition = vec![0; PARTITION];
+    let machine =
+        gpt::disk(&[&[0x55; 8 * BLOCK], &partition, &[0x11; 64 * BLOCK], &partition, &[0x55; 8 * BLOCK]]);
+    let scenario = Scenario::new(name, config.concat(), steps.concat())
+        .file("machine", machine)
+        .file("script", SCRIPT.as_bytes().to_vec());
+    scenario.limit(300).judge(|record| match record.text.contains("service nvme0 was killed") {
+        true => nothing_bad(record),
+        false => Err("no kill was reported".to_owned()),
+    })
+}
+
+/// The same with one CPU that runs the program.
+fn several_own_cpu() -> Scenario {
+    let scenario = several("drives/several-own-cpu");
+    let config = scenario.config.replace("trusted = true\n", "trusted = true\ncpus = [2]\n");
+    scenario.with_config(config)
+}
+
+/// A guest that attacks its disks, which are partitions of one, beside another one of which it finds and changes nothing.
+fn hostile(isa: Isa) -> Scenario {
+    let scenario = bare(isa, "drives/hostile", "");
+    let place = |partition: u32| {
+        format!("device = \"nvme0\"\npartition = {partition}\ntrusted = true\ntime-limit = \"1s\"\n")
+    };
+    let config = scenario
+        .config
+        .replacen("size = \"4MiB\"\n", &(place(2) + "image = \"machine\"\n"), 1)
+        .replacen("size = \"4MiB\"\n", &place(3), 1);
+    let partition = vec![0; 4 << 20];
+    let machine = gpt::disk(&[&[0x55; 8 * BLOCK], &partition, &partition, &[0xaa; 8 * BLOCK]]);
+    scenario.with_config(config).file("machine", machine)
 }
 
 /// The power is lost again and again behind a flush.

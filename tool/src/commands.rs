@@ -313,7 +313,8 @@ fn leads_to_the_first_card(service: &Service) -> bool {
 
 /// The services that are to be killed by their numbers, and when.
 fn kills(config: &Config, options: &cli::Run) -> Result<Vec<(Duration, u8)>> {
-    let names: Vec<&str> = config.services.iter().map(|service| service.name.value.as_str()).collect();
+    let own = config.services.iter().filter(|service| service.joins.is_none());
+    let names: Vec<&str> = own.map(|service| service.name.value.as_str()).collect();
     let number = |kill: &cli::Kill| {
         let number = names.iter().position(|name| *name == kill.service);
         let number = number.ok_or_else(|| {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use turnstile_bundle::DriveKind;
 
 use crate::config::disk_file::{self, Format};
-use crate::config::{Config, Disk, DiskSource, show_size};
+use crate::config::{Config, Device, Disk, DiskSource, show_size};
 use crate::failure::{Context, Failure, Result};
 use crate::layout::Layout;
 use crate::qemu::{Behind, Drive};
@@ -21,26 +21,24 @@ const PIECE: usize = 64 << 10;
 /// Returns the controllers of a machine, with the files behind them, which need not be there yet. One that no disk has comes before one that
 /// a disk has: it counts.
 pub fn all(config: &Config) -> Vec<Drive> {
+    let devices = || config.disks.iter().filter_map(|disk| disk.device.as_ref()).map(|device| &device.value);
     let of = |kind, number| {
-        let device = |disk: &&Disk| {
-            disk.device.as_ref().is_some_and(|at| {
-                let drive = at.value.drive;
-                (drive.kind, drive.number) == (kind, number)
-            })
-        };
-        Drive { kind, number, behind: config.disks.iter().find(device).and_then(behind) }
+        let mut device =
+            devices().filter(|device| (device.drive.kind, device.drive.number) == (kind, number));
+        Drive { kind, number, behind: device.next().and_then(|device| behind(config, device)) }
     };
     let numbers = |kind| (0..config.controllers(kind)).map(move |number| (kind, number));
     DriveKind::ALL.iter().flat_map(|kind| numbers(*kind)).map(|(kind, number)| of(kind, number)).collect()
 }
 
-/// Returns what is behind the controller of a disk.
-fn behind(disk: &Disk) -> Option<Behind> {
-    let file = disk.device.as_ref()?.value.file.clone();
+/// Returns what is behind a controller.
+fn behind(config: &Config, device: &Device) -> Option<Behind> {
+    let (disk, read_only) = config.behind(device)?;
+    let file = device.file.clone();
     // What cannot be used has been told.
     let format = disk_file::judge(disk, &file).ok().flatten().unwrap_or(Format::Raw);
     let is_qcow2 = format == Format::Qcow2;
-    Some(Behind::File { file, is_qcow2, read_only: disk.read_only, serial: disk.name.value.clone() })
+    Some(Behind::File { file, is_qcow2, read_only, serial: disk.name.value.clone() })
 }
 
 /// Makes the files that are not there, and has those grow that are smaller than their disks.
@@ -50,9 +48,11 @@ fn behind(disk: &Disk) -> Option<Behind> {
 pub fn ensure(layout: &Layout, config: &Config) -> Result<()> {
     for disk in &config.disks {
         let Some(device) = &disk.device else { continue };
+        let speaks = config.behind(&device.value).is_some_and(|(speaker, _)| speaker.name == disk.name);
         let file = &device.value.file;
         let size = disk.size.as_ref().map(|size| size.value);
         match (disk_file::judge(disk, file), &disk.image, size) {
+            _ if !speaks => {}
             (Ok(Some(Format::Raw)), ..) => grow(file, size.unwrap_or(0))?,
             (Ok(None), Some(image), _) if image.value == DiskSource::Server => {
                 let server = setup::server::ensure(layout, config.machine.board.isa())?;
@@ -192,6 +192,21 @@ mod tests {
                 Drive { kind: virtio, number: 0, behind: behind("own", "own", true) },
             ]
         );
+    }
+
+    #[test]
+    fn disks_of_one_controller_have_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = |number, more: &str| format!("device = \"nvme0\"\npartition = {number}\n{more}");
+        let [first, second] = [disk(1, "read-only = true"), disk(2, "size = \"1MiB\"")];
+        let config = machine(folder.path(), &[("first", &first), ("second", &second)]);
+        ensure(&Layout::find().unwrap(), &config).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(names, ["second.img"]);
+        let file = folder.path().join("second.img");
+        let behind = Behind::File { file, is_qcow2: false, read_only: false, serial: "second".to_owned() };
+        assert_eq!(all(&config), [Drive { kind: DriveKind::Nvme, number: 0, behind: Some(behind) }]);
     }
 
     #[test]

@@ -31,20 +31,33 @@ impl<const N: usize> Slot<N> {
 }
 
 /// Room for `S` requests, which have up to `N` buffers. Their numbers are the tags of commands.
+// In this order: what is behind the slots is out of an instruction's reach.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Slots<const N: usize, const S: usize> {
-    slots: [Slot<N>; S],
-    /// Those that a queue has: a bit for each. Who looks for one reads no slot.
+    /// Those that a queue has, and those that no queue is to have: a bit for each. Who looks for one reads no slot.
     held: u32,
+    /// Those that no queue is to have.
+    closed: u32,
     /// Those for which the drive has something to do: a bit for each, whose stage says what.
     waiting: u32,
+    slots: [Slot<N>; S],
 }
 
 impl<const N: usize, const S: usize> Slots<N, S> {
     /// Without requests.
-    pub const NEW: Self = Self { slots: [Slot::NEW; S], held: 0, waiting: 0 };
+    pub const NEW: Self = Self { slots: [Slot::NEW; S], held: 0, closed: 0, waiting: 0 };
 
     const _BITS: () = assert!(S <= u32::BITS as usize, "each slot has a bit");
+
+    /// Has room for so many at most, whose tags are below that. Only without requests.
+    pub const fn limit(&mut self, most: u16) {
+        self.closed = match 1u32.checked_shl(most as u32) {
+            Some(bit) => !(bit - 1),
+            None => 0,
+        };
+        self.held = self.closed;
+    }
 
     /// The drive has done the command with this tag. False if it was told none.
     pub fn done(&mut self, tag: u16, result: Result<(), Failure>) -> bool {
@@ -75,7 +88,7 @@ impl<const N: usize, const S: usize> Slots<N, S> {
     /// The queue is gone. What the drive does goes on: until it has ended, no request begins. So none of an earlier life of the guest is done
     /// behind one of a later life.
     pub fn forget(&mut self) {
-        self.held = 0;
+        self.held = self.closed;
         for slot in &mut self.slots {
             (slot.token, slot.done) = (None, None);
             if !slot.stage.is_waiting() {

@@ -139,13 +139,19 @@ fn finish(
 
 /// As many requests as there are places begin while none is done, and no more.
 fn has_all_places(slots: &mut Room, drive: &mut Model, random: &mut Random) {
+    has_places(DEPTH, slots, drive, random);
+}
+
+/// The same of so many places.
+fn has_places(places: usize, slots: &mut Room, drive: &mut Model, random: &mut Random) {
     let ram = Ram::new(0x20_0000, Fuse::default());
     let mut guest = Guest::new(&ram, Ram::BASE, 16, OPTIONS, 0x3000);
     let mut queue = Queue::new(guest.ring.layout, OPTIONS, BUFFERS as u32);
     for count in 1..=DEPTH + 1 {
         guest.ask(&ram, &ask(BlockRequest::IN, count as u64, Vec::new(), 512)).unwrap();
         assert_eq!(serve(&mut queue, &ram, slots, drive, random), Rest::Busy);
-        assert_eq!((drive.told.len(), slots.is_waiting()), (count.min(DEPTH), true));
+        assert_eq!((drive.told.len(), slots.is_waiting()), (count.min(places), true));
+        assert!(drive.told.iter().all(|(tag, _)| usize::from(*tag) < places));
     }
     assert_eq!(finish(&mut queue, &ram, slots, drive, random), DEPTH + 1);
     assert_eq!((guest.take(&ram).len(), slots.is_waiting()), (DEPTH + 1, false));
@@ -155,6 +161,21 @@ fn ask(kind: u32, sector: u64, sent: Vec<u8>, room: u32) -> Request {
     let readable = [BlockRequest { kind, sector }.to_bytes().to_vec(), sent].concat();
     let cuts = vec![16, readable.len() as u32 - 16];
     Request { readable_cuts: cuts, readable, writable: vec![room, 1], indirect: true }
+}
+
+#[test]
+fn a_queue_has_no_more_than_its_share() {
+    let random = &mut Random(0x7368_6172);
+    let mut drive = Model::new(vec![0; (SECTORS * SECTOR) as usize]);
+    for share in [1, 2, DEPTH as u16, u32::BITS as u16, u16::MAX] {
+        let mut slots = Room::NEW;
+        slots.limit(share);
+        for _ in 0..2 {
+            has_places(DEPTH.min(share.into()), &mut slots, &mut drive, random);
+            // Also the queue behind this one.
+            slots.forget();
+        }
+    }
 }
 
 /// Requests that touch the same bytes may be done in any order while they are under way together, so each waits for the one before.

@@ -30,7 +30,7 @@ pub struct Drive {
     /// The number of a partition, from 1 on; without one it is the whole disk.
     pub partition: Option<u32>,
     /// Whether the service is trusted with all memory of the machine: it tells the controller where to write, and without an IOMMU nothing is
-    /// in between.
+    /// in between. The same for all disks of a controller.
     pub trusted: bool,
 }
 
@@ -52,7 +52,8 @@ impl Drive {
     }
 
     /// Says whether another one is the same controller.
-    fn is_same_controller(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn is_same_controller(&self, other: &Self) -> bool {
         (self.kind, self.number) == (other.kind, other.number)
     }
 }
@@ -165,8 +166,21 @@ impl DiskSpec<'_> {
             return Err(DiskError::SameName(other));
         }
         let Some(drive) = self.drive else { return Ok(()) };
-        match same(&|other| other.drive.is_some_and(|other| other.is_same_controller(&drive))) {
-            Some(other) => Err(DiskError::SameController(other)),
+        let beside = |is: &dyn Fn(&Self, &Drive) -> bool| {
+            same(&|other| {
+                other.drive.is_some_and(|theirs| theirs.is_same_controller(&drive) && is(other, &theirs))
+            })
+        };
+        if let Some(other) = beside(&|_, theirs| theirs.partition.is_none() != drive.partition.is_none()) {
+            return Err(DiskError::WholeDisk(other));
+        }
+        let is_written = |other: &Self| !(other.read_only && self.read_only);
+        if let Some(other) = beside(&|other, theirs| theirs.partition == drive.partition && is_written(other))
+        {
+            return Err(DiskError::SamePart(other));
+        }
+        match beside(&|_, theirs| theirs.trusted != drive.trusted) {
+            Some(other) => Err(DiskError::OtherTrust(other)),
             None => Ok(()),
         }
     }

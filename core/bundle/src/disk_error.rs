@@ -45,8 +45,12 @@ pub enum DiskError {
     NoController(usize, usize),
     /// It is a partition with this number, and numbers are from 1 to the second one.
     NoPartition(u32, u32),
-    /// The disk of this index is behind the same controller.
-    SameController(usize),
+    /// Of it and the disk of this index, which is behind the same controller, one is the whole disk and the other one a partition.
+    WholeDisk(usize),
+    /// The disk of this index is the same partition of the same controller's disk, and one of both is written.
+    SamePart(usize),
+    /// The disk of this index is behind the same controller, and the one is trusted and the other one is not.
+    OtherTrust(usize),
 }
 
 impl fmt::Display for DiskError {
@@ -84,8 +88,14 @@ impl fmt::Display for DiskError {
             Self::NoPartition(number, most) => {
                 write!(f, "there is no partition {number}; numbers are from 1 to {most}")
             }
-            Self::SameController(other) => {
-                write!(f, "disk {other} is behind the same controller; give each its own")
+            Self::WholeDisk(other) => {
+                write!(f, "disk {other} is behind the same controller, and one of both is the whole disk; give each a partition")
+            }
+            Self::SamePart(other) => {
+                write!(f, "disk {other} is the same part of the same disk; give each its own, or make both read-only")
+            }
+            Self::OtherTrust(other) => {
+                write!(f, "disk {other} is behind the same controller, and one of both is trusted; trust both or none")
             }
         }
     }

@@ -11,7 +11,7 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <12>;
+//!     version = <13>;
 //!     images {
 //!         image-0 { digest = <u64>; padding = [...]; data = [...]; };
 //!     };
@@ -39,10 +39,13 @@
 //!         service-2 { name = "lan"; program = <4>; device = "network"; time-limit = <u64>; memory;
 //!                     uplink = <0>; trusted; };
 //!         service-3 { ...; vm = <0>; device = "entropy"; memory; };
+//!         service-4 { ...; vm = <1>; device = "pci"; memory; disk = <1>; };
+//!         service-5 { ...; vm = <2>; device = "pci"; memory; disk = <2>; joins = <4>; };
 //!     };
 //!     disks {                            only if there are any
 //!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };      or writes = <u64>;
 //!         disk-1 { name = "data"; size = <0>; drive = "nvme"; number = <0>; partition = <2>; trusted; };
+//!         disk-2 { name = "more"; size = <0>; drive = "nvme"; number = <0>; partition = <3>; trusted; };
 //!     };
 //!     ports {                            only if there are any
 //!         port-0 { service = <2>; vm = <0>; mac = [6 bytes]; guard; isolated; rate = <u64>; };
@@ -116,7 +119,7 @@ pub const MAX_SERVICES: usize = 32;
 pub const MAX_DISKS: usize = 16;
 /// The most ports of networks in a bundle.
 pub const MAX_PORTS: usize = 64;
-/// The most ports of one network.
+/// The most ports of one network, and the most functions of one disk controller.
 pub const MAX_MEMBERS: usize = turnstile_service::abi::MEMBERS as usize;
 /// The most PCI functions of one VM: services and ports of networks.
 pub const MAX_FUNCTIONS: usize = 30;
@@ -133,7 +136,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 13;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 

@@ -11,9 +11,21 @@ use crate::service::{ServiceSpec, Uplink};
 pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<ServiceSpec<'a>, BundleError> {
     const MALFORMED: BundleError = BundleError::Malformed("a service's description");
     no_children(node)?;
-    let [name, program, vm, device, limit, memory, disk, cpu, uplink, trusted] = fields(
+    let [name, program, vm, device, limit, memory, disk, joins, cpu, uplink, trusted] = fields(
         node,
-        ["name", "program", "vm", "device", "time-limit", "memory", "disk", "cpu", "uplink", "trusted"],
+        [
+            "name",
+            "program",
+            "vm",
+            "device",
+            "time-limit",
+            "memory",
+            "disk",
+            "joins",
+            "cpu",
+            "uplink",
+            "trusted",
+        ],
     )?;
     let number = |value: Option<&[u8]>| value.and_then(word).map(|value| value as usize).ok_or(MALFORMED);
     Ok(ServiceSpec {
@@ -27,6 +39,7 @@ pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<Servi
         limit: double_word(limit.ok_or(MALFORMED)?)?,
         memory: flag(memory)?,
         disk: disk.map(|disk| number(Some(disk))).transpose()?,
+        joins: joins.map(|joins| number(Some(joins))).transpose()?,
         // One that is too large for any machine stays so.
         cpu: cpu.map(|cpu| number(Some(cpu))).transpose()?.map(|cpu| u16::try_from(cpu).unwrap_or(u16::MAX)),
         uplink: match (uplink, flag(trusted)?) {

@@ -12,7 +12,7 @@ use crate::error::BundleError;
 use crate::machine::Machine;
 use crate::service_error::{ServiceError, ServiceLabel};
 use crate::spec::{Mapping, VmSpec};
-use crate::{MAX_FUNCTIONS, MAX_PHYSICAL_CPUS, MAX_SERVICES};
+use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PHYSICAL_CPUS, MAX_SERVICES};
 
 choices! {
     /// Which device of its VM a service is.
@@ -56,6 +56,8 @@ pub struct ServiceSpec<'a> {
     pub memory: bool,
     /// The index of its disk: it has the disk's memory, or drives the controller behind which the disk is.
     pub disk: Option<usize>,
+    /// The index of the earlier service that drives the controller of its disk, and serves its VM, too: this one is a function of that.
+    pub joins: Option<usize>,
     /// The physical CPU that alone runs it, and that no VM has. Without it the CPUs of its VMs do.
     pub cpu: Option<u16>,
     /// The network card of the machine by which a network is connected to others.
@@ -152,11 +154,37 @@ impl ServiceSpec<'_> {
         if let Some(other) = self.uplink.and_then(|_| same(&|other| card(other) == card(self))) {
             return Err(ServiceError::SameCard(other));
         }
-        let Some(disk) = self.disk.and_then(|disk| disks.get(disk)) else { return Ok(()) };
-        match same(&|other| other.disk == self.disk) {
-            Some(other) if disk.drive.is_some() => Err(ServiceError::SameDrive(other)),
-            Some(other) if !disk.read_only => Err(ServiceError::SameDisk(other)),
-            _ => Ok(()),
+        if let Some(disk) = self.disk.and_then(|disk| disks.get(disk))
+            && let Some(other) = same(&|other| other.disk == self.disk).filter(|_| !disk.read_only)
+        {
+            return Err(ServiceError::SameDisk(other));
+        }
+        self.check_drive(earlier, disks)
+    }
+
+    /// Says why it cannot drive the controller of its disk, or join the one that does.
+    fn check_drive(&self, earlier: &[Self], disks: &[DiskSpec<'_>]) -> Result<(), ServiceError> {
+        let drive =
+            |service: &Self| service.disk.and_then(|disk| disks.get(disk)).and_then(|disk| disk.drive);
+        let is_same = |other: &Self| match (drive(other), drive(self)) {
+            (Some(theirs), Some(own)) => theirs.is_same_controller(&own),
+            _ => false,
+        };
+        let first = earlier.iter().position(is_same);
+        match (first, self.joins) {
+            (None, None) => return Ok(()),
+            (Some(other), None) => return Err(ServiceError::SameDrive(other)),
+            (first, Some(joins)) if first != Some(joins) => return Err(ServiceError::NoDrive(joins)),
+            _ => {}
+        }
+        let all = earlier.iter().filter(|other| is_same(other));
+        if all.clone().count() >= MAX_MEMBERS {
+            return Err(ServiceError::TooManyMembers);
+        }
+        let how = |service: &Self| (service.limit, service.cpu);
+        match all.into_iter().find(|other| how(other) != how(self) || other.program != self.program) {
+            Some(_) => Err(ServiceError::Differs(first.unwrap_or_default())),
+            None => Ok(()),
         }
     }
 }

@@ -6,7 +6,7 @@ use core::fmt;
 use turnstile_service::image;
 
 use crate::spec_error::{SpecError, VmLabel};
-use crate::{MAX_FUNCTIONS, MAX_NAME, MAX_PHYSICAL_CPUS};
+use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_NAME, MAX_PHYSICAL_CPUS};
 
 /// What is wrong with the description of one service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,14 @@ pub enum ServiceError {
     DiskMemory,
     /// The service of this index has the same disk, which is written.
     SameDisk(usize),
-    /// The service of this index drives the controller of the same disk.
+    /// The service of this index drives the controller of its disk, and it does not join that.
     SameDrive(usize),
+    /// It joins the service of this index, which is not the first one that drives the controller of its disk.
+    NoDrive(usize),
+    /// It joins the service of this index, and is another program, or runs in another way.
+    Differs(usize),
+    /// It joins a service that has [`MAX_MEMBERS`] functions before it.
+    TooManyMembers,
     /// Its VM has [`MAX_FUNCTIONS`] PCI functions before it.
     TooManyFunctions,
     /// It is a source of random numbers and does not reach its VM's memory.
@@ -83,7 +89,19 @@ impl fmt::Display for ServiceError {
                 write!(f, "service {other} has the same disk; give each its own, or make the disk read-only")
             }
             Self::SameDrive(other) => {
-                write!(f, "service {other} drives the controller of the same disk; give each its own")
+                write!(f, "service {other} drives the controller of its disk; have it join that")
+            }
+            Self::NoDrive(other) => {
+                write!(
+                    f,
+                    "it joins service {other}; name the first one with a disk behind the same controller"
+                )
+            }
+            Self::Differs(other) => {
+                write!(f, "it joins service {other}; give both the same program, time limit and CPU")
+            }
+            Self::TooManyMembers => {
+                write!(f, "its controller has too many disks; give it at most {MAX_MEMBERS}")
             }
             Self::TooManyFunctions => {
                 write!(f, "its VM has too many PCI functions; give it at most {MAX_FUNCTIONS}")

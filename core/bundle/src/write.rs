@@ -250,6 +250,9 @@ fn describe_service(
     if let Some(disk) = service.disk {
         fdt.property_u32("disk", disk as u32)?;
     }
+    if let Some(joins) = service.joins {
+        fdt.property_u32("joins", joins as u32)?;
+    }
     if let Some(cpu) = service.cpu {
         fdt.property_u32("cpu", cpu.into())?;
     }

@@ -7,7 +7,7 @@ use common::{program, read_damaged, sign, vm};
 use turnstile_bundle::{
     Bundle, BundleError, DiskSpec, Drive, DriveKind, ServiceDevice, ServiceSpec, write_with,
 };
-use turnstile_service::image::AARCH64;
+use turnstile_service::image::{AARCH64, X86_64};
 
 const ROOT: DiskSpec<'static> =
     DiskSpec { name: "root", image: Some(b"image"), size: 512, read_only: false, writes: None, drive: None };
@@ -33,6 +33,7 @@ fn service<'a>(program: &'a [u8], name: &'a str, vm: usize, disk: usize) -> Serv
         limit: ServiceSpec::LIMIT,
         memory: true,
         disk: Some(disk),
+        joins: None,
         uplink: None,
     }
 }
@@ -156,22 +157,95 @@ fn wrong_disks_of_the_machine_are_refused() {
         assert!(problem(&[disk]).contains("give it no image, no size and no room for writes"));
     }
     let other = driven("other", Drive { partition: Some(2), ..NVME });
-    let same = problem(&[TEXT, root, other]);
-    assert_eq!(same, "disk `other`: disk 1 is behind the same controller; give each its own");
+    for disks in [[TEXT, root, other], [TEXT, other, root]] {
+        let whole = problem(&disks);
+        assert!(
+            whole.contains("disk 1 is behind the same controller, and one of both is the whole"),
+            "{whole}"
+        );
+    }
+    let part = |name, partition| driven(name, Drive { partition: Some(partition), ..NVME });
+    let readable = |disk: DiskSpec<'static>| DiskSpec { read_only: true, ..disk };
+    let (one, two) = (part("one", 1), part("two", 1));
+    for disks in [[one, two], [readable(one), two], [one, readable(two)]] {
+        assert!(problem(&disks).contains("disk `two`: disk 0 is the same part of the same disk"));
+    }
+    for disks in [[readable(one), readable(two)], [readable(root), readable(driven("again", NVME))]] {
+        assert!(write_with(&vms, &[], &disks, &[]).is_ok());
+    }
+    let untrusted = driven("two", Drive { partition: Some(2), trusted: false, ..NVME });
+    assert!(problem(&[one, untrusted]).contains("one of both is trusted; trust both or none"));
     let kind = driven("kind", Drive { kind: DriveKind::Virtio, ..NVME });
     let number = driven("number", Drive { number: 1, ..NVME });
     assert!(write_with(&vms, &[], &[root, kind, number], &[]).is_ok());
 }
 
+/// Disks behind one controller, and the services that have them.
+fn shared<'a>(program: &'a [u8]) -> ([DiskSpec<'a>; 4], [ServiceSpec<'a>; 4]) {
+    let part = |name, partition| driven(name, Drive { partition: Some(partition), ..NVME });
+    let disks = [ROOT, part("one", 1), part("two", 2), DiskSpec { read_only: true, ..part("three", 3) }];
+    let first = service(program, "nvme0", 0, 1);
+    let joined = |name, vm, disk| ServiceSpec { joins: Some(1), ..service(program, name, vm, disk) };
+    let services = [service(program, "root", 0, 0), first, joined("two", 1, 2), joined("three", 0, 3)];
+    (disks, services)
+}
+
 #[test]
-fn a_disk_of_the_machine_is_for_one_service() {
+fn a_controller_has_one_service_which_others_join() {
     let (vms, program) = ([vm("a", &[0]), vm("b", &[1])], program(AARCH64));
-    for read_only in [false, true] {
-        let disk = DiskSpec { read_only, ..driven("root", NVME) };
-        let services = [service(&program, "one", 0, 0), service(&program, "two", 1, 0)];
-        let same = write_with(&vms, &services, &[disk], &[]).unwrap_err().to_string();
-        assert!(same.contains("service 0 drives the controller of the same disk"), "{same}");
+    let (disks, services) = shared(&program);
+    let blob = write_with(&vms, &services, &disks, &[]).unwrap();
+    let bundle = Bundle::parse(&blob).unwrap();
+    assert_eq!((bundle.disks(), bundle.services()), (&disks[..], &services[..]));
+    // A disk that is only read, of both VMs.
+    let other = ServiceSpec { name: "other", vm: Some(1), ..services[3] };
+    let [root, first, two, three] = services;
+    assert!(write_with(&vms, &[root, first, two, three, other], &disks, &[]).is_ok());
+}
+
+#[test]
+fn who_cannot_join_a_service_is_refused() {
+    let (vms, other_program) = ([vm("a", &[0]), vm("b", &[1])], program(X86_64));
+    let program = program(AARCH64);
+    let (disks, [root, first, two, three]) = shared(&program);
+    let problem = |services: &[ServiceSpec<'_>]| {
+        write_with(&vms, services, &disks, &[]).expect_err("it is refused").to_string()
+    };
+    for read_only in [two, three] {
+        let alone = ServiceSpec { joins: None, ..read_only };
+        assert!(problem(&[root, first, alone]).contains("service 1 drives the controller of its disk"));
     }
+    assert!(problem(&[root, first, two, ServiceSpec { name: "again", ..two }]).contains("has the same disk"));
+    for (joins, services) in [
+        (0, [root, first, ServiceSpec { joins: Some(0), ..two }]),
+        (2, [root, first, ServiceSpec { joins: Some(2), ..two }]),
+        (u32::MAX as usize, [root, first, ServiceSpec { joins: Some(u32::MAX as usize), ..two }]),
+        (1, [root, ServiceSpec { joins: Some(1), ..first }, two]),
+        (0, [root, ServiceSpec { joins: Some(0), name: "text", ..root }, first]),
+    ] {
+        // The disk of memory is written, and so for one service in any case.
+        let services = services.map(|service| ServiceSpec {
+            disk: if service.name == "text" { None } else { service.disk },
+            ..service
+        });
+        let said = problem(&services);
+        assert!(said.contains(&format!("it joins service {joins}; name the first one")), "{said}");
+    }
+    let longer = ServiceSpec { limit: 5_000_000, ..two };
+    let elsewhere = ServiceSpec { cpu: Some(7), ..two };
+    let mut changed = program.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    let another = ServiceSpec { program: &changed, ..two };
+    for differs in [longer, elsewhere, another] {
+        assert!(problem(&[root, first, differs]).contains("it joins service 1; give both the same program"));
+    }
+    let foreign = ServiceSpec { program: &other_program, ..two };
+    assert!(problem(&[root, first, foreign]).contains("its program cannot be used"));
+    let names: Vec<String> = (0..8).map(|number| format!("reads-{number}")).collect();
+    let reads = names.iter().map(|name| ServiceSpec { name, ..three });
+    let all: Vec<_> = [root, first].into_iter().chain(reads).collect();
+    assert!(problem(&all).contains("too many disks; give it at most 8"));
+    assert!(write_with(&vms, &all[..9], &disks, &[]).is_ok());
 }
 
 #[test]
@@ -191,11 +265,13 @@ fn what_is_said_of_a_controller_needs_one() {
 fn hostile_descriptions_of_disks_are_refused() {
     let (vms, program) = ([vm("a", &[0])], program(AARCH64));
     let here = driven("here", Drive { partition: Some(2), ..NVME });
-    let services = [service(&program, "root", 0, 0), service(&program, "here", 0, 2)];
+    let beside = driven("beside", Drive { partition: Some(3), ..NVME });
+    let joined = ServiceSpec { joins: Some(1), ..service(&program, "beside", 0, 4) };
+    let services = [service(&program, "root", 0, 0), service(&program, "here", 0, 2), joined];
     let blob = write_with(
         &vms,
         &services,
-        &[ROOT, TEXT, here, DiskSpec { name: "over", writes: Some(4096), ..ROOT }],
+        &[ROOT, TEXT, here, DiskSpec { name: "over", writes: Some(4096), ..ROOT }, beside],
         &[],
     )
     .unwrap();

@@ -26,6 +26,7 @@ fn network<'a>(program: &'a [u8], name: &'a str) -> ServiceSpec<'a> {
         limit: ServiceSpec::LIMIT,
         memory: true,
         disk: None,
+        joins: None,
         uplink: None,
     }
 }

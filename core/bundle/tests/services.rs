@@ -18,6 +18,7 @@ fn services_read_back() {
         limit: ServiceSpec::LIMIT,
         memory: false,
         disk: None,
+        joins: None,
         uplink: None,
         cpu: None,
     };
@@ -54,6 +55,7 @@ fn wrong_services_are_refused() {
         limit: 100_000,
         memory: false,
         disk: None,
+        joins: None,
         uplink: None,
         cpu: None,
     };
@@ -104,6 +106,7 @@ fn entropy_devices_read_back_and_wrong_ones_are_refused() {
         limit: ServiceSpec::LIMIT,
         memory: true,
         disk: None,
+        joins: None,
         uplink: None,
         cpu: None,
     };

@@ -47,7 +47,7 @@ pub enum Up<'a> {
     },
     /// What a service is: after the last [`Up::Vm`], when a crash of it is reported, and in answer to [`Command::Statistics`].
     Service {
-        /// Its index in the bundle.
+        /// Its number, as for [`Command::KillService`].
         service: u8,
         /// The VM that it serves.
         vm: u8,
@@ -275,7 +275,7 @@ pub enum Command {
     },
     /// Start a service anew, whatever it does.
     KillService {
-        /// Its index in the bundle.
+        /// Its number: the order is that of the bundle, without those that join another one.
         service: u8,
     },
 }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The controller and its disk, of which the guest has a part: from the reset to the commands.
+//! The controller and its disk, of which each member has a part: from the reset to the commands.
 
 use core::fmt;
 
 use arrayvec::ArrayVec;
 use turnstile_block::disk::{Failure, Move, PIECE, SECTOR};
-use turnstile_block::gpt::{Reader, Step, Want, Wrong};
+use turnstile_block::gpt::{self, Reader, Want, Wrong};
 use turnstile_block::staged::{Command, Drive as Staged};
 use turnstile_drive::drive::{
     self, Direction, Drive, Geometry, MOST_SEGMENTS, PAGE, Refusal, Refused, Segment,
 };
+use turnstile_service_rt::drive::Drives;
 use turnstile_virtio::memory::Memory;
 
-use crate::machine::Machine;
+use crate::machine::{MEMBERS, Machine};
 
-/// How many requests are done at once.
+/// How many requests of a member are done at once, at most.
 pub const DEPTH: usize = 16;
 /// After so long without a command that is done, in nanoseconds, the controller begins anew.
 pub const LATE: u64 = 10_000_000_000;
@@ -26,8 +27,6 @@ const BLOCK: usize = 4096;
 pub enum Trouble {
     /// The controller.
     Drive(drive::Failure),
-    /// The partition table.
-    Table(Wrong),
     /// A block of the partition table cannot be read.
     Unreadable,
     /// A command is not done for a long time.
@@ -40,25 +39,25 @@ impl From<drive::Failure> for Trouble {
     }
 }
 
-impl From<Wrong> for Trouble {
-    fn from(wrong: Wrong) -> Self {
-        Self::Table(wrong)
-    }
-}
-
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Drive(failure) => failure.fmt(f),
-            Self::Table(wrong) => wrong.fmt(f),
             Self::Unreadable => f.write_str("its partition table cannot be read"),
             Self::Late => f.write_str("it has not done what it was told"),
         }
     }
 }
 
-/// The tag of a command that is done, and what became of it.
-pub type Done = (u16, Result<(), Failure>);
+/// A command that is done.
+pub struct Done {
+    /// Whose it was.
+    pub member: usize,
+    /// Its tag among those of the member.
+    pub tag: u16,
+    /// What became of it.
+    pub result: Result<(), Failure>,
+}
 
 /// How far the disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,16 +66,24 @@ enum Phase {
     Absent,
     /// The controller begins.
     Starting,
-    /// The partition table is read.
+    /// The partition table is read: for one member after the other.
     Table,
     /// Commands can be given.
     Ready,
-    /// It is not used any more, but may still reach the guest's memory: its reset has not ended.
+    /// It is not used any more, but may still reach a guest's memory: its reset has not ended.
     Ending,
     /// It does not end its reset: it is to be kept from memory.
     Late,
     /// The hypervisor was told so.
     CutOff,
+}
+
+/// What is next in the search for a part.
+enum Step<T> {
+    /// This block is to be read.
+    Block(u64),
+    /// It is found.
+    Done(T),
 }
 
 /// A part of the disk, in sectors.
@@ -86,27 +93,51 @@ struct Part {
     sectors: u64,
 }
 
+/// What a member has of the controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    part: Part,
+    /// Where its tags begin among those of the controller, and its stages among all. Nobody else ever has them.
+    first: u16,
+    /// Whose it is.
+    member: u16,
+}
+
+impl Share {
+    const NONE: Self = Self { part: Part { first: 0, sectors: 0 }, first: 0, member: 0 };
+}
+
 /// A disk of the machine.
+// In this order: what is behind the large ones is out of an instruction's reach.
+#[repr(C)]
 pub struct Lent<H: Machine, D> {
     machine: Option<&'static H>,
-    drive: D,
     phase: Phase,
     geometry: Option<Geometry>,
-    /// Which partition the guest has; without one it has all.
-    partition: Option<u32>,
-    part: Part,
+    /// What the members are to have.
+    drives: Drives,
+    shares: [Share; MEMBERS],
+    /// Why a member does not have its partition.
+    wrong: [Option<Wrong>; MEMBERS],
+    /// The share of the member whose requests are done now.
+    turn: Share,
+    /// How many tags each member has.
+    room: u16,
     /// Where blocks of the partition table come to, for the controller: no guest's bytes ever do.
     table: u64,
     /// Where the stages are.
     stages: u64,
     stage_bytes: u64,
-    reader: Option<Reader>,
+    /// For which member the partition table is read.
+    reading: usize,
     /// When the present block of the partition table was asked for.
     asked_at: u64,
-    /// Since its reset has ended last, it was told of the guest's memory.
+    /// Since its reset has ended last, it was told of a guest's memory.
     reaches_guest: bool,
     /// Since when it ends.
     ending_since: Option<u64>,
+    drive: D,
+    reader: Option<Reader>,
     /// A block of the partition table.
     block: [u8; BLOCK],
 }
@@ -118,36 +149,81 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         drive: D::NEW,
         phase: Phase::Absent,
         geometry: None,
-        partition: None,
-        part: Part { first: 0, sectors: 0 },
+        drives: Drives([None; MEMBERS]),
+        shares: [Share::NONE; MEMBERS],
+        wrong: [None; MEMBERS],
+        turn: Share::NONE,
+        room: 1,
         table: 0,
         stages: 0,
         stage_bytes: PIECE,
         reader: None,
+        reading: 0,
         asked_at: 0,
         reaches_guest: false,
         ending_since: None,
         block: [0; BLOCK],
     };
 
-    const _DEPTH: () = assert!(DEPTH <= D::DEPTH as usize, "each request has a tag");
-
     /// Begins with the controller, or begins anew. [`Lent::advance`] is next.
-    pub fn begin(&mut self, machine: &'static H, partition: Option<u32>) -> Result<(), Trouble> {
-        let () = Self::_DEPTH;
-        (self.machine, self.partition, self.reader) = (Some(machine), partition, None);
+    pub fn begin(&mut self, machine: &'static H, drives: Drives) -> Result<(), Trouble> {
+        (self.machine, self.drives, self.reader) = (Some(machine), drives, None);
         let (first, size) = machine.range();
         let at = first.next_multiple_of(PAGE);
         self.table = (at + D::BYTES).next_multiple_of(PAGE);
         self.stages = self.table + BLOCK as u64;
-        if self.stages - first + DEPTH as u64 * PIECE > size {
+        let stages = size.saturating_sub(self.stages - first) / PIECE;
+        if stages < DEPTH as u64 {
             return Err(drive::Failure::Memory.into());
         }
+        self.divide(stages.min(D::DEPTH.into()) as u16);
         self.phase = Phase::Starting;
         Ok(self.drive.begin(machine.bus(), at)?)
     }
 
-    /// The controller is not used any more, unless it begins anew. If it was told of the guest's memory, it may reach that until it
+    /// Gives each member as many tags as the others, of these.
+    fn divide(&mut self, tags: u16) {
+        let count = self.drives.0.iter().flatten().count().max(1) as u16;
+        self.room = (tags / count).clamp(1, DEPTH as u16);
+        let firsts = (0..).step_by(self.room.into());
+        for (member, (share, first)) in (0..).zip(self.shares.iter_mut().zip(firsts)) {
+            (share.first, share.member) = (first, member);
+        }
+    }
+
+    /// How many requests of a member are done at once.
+    pub const fn room(&self) -> u16 {
+        self.room
+    }
+
+    /// Whoever does requests does those of this member from now on.
+    #[inline(always)] // A few moves.
+    pub fn turn_to(&mut self, member: usize) {
+        self.turn = self.shares.get(member).copied().unwrap_or(Share::NONE);
+    }
+
+    /// How many bytes a command reads or writes at most.
+    pub const fn largest(&self) -> u64 {
+        self.stage_bytes
+    }
+
+    /// How many sectors a member has.
+    pub fn sectors_of(&self, member: usize) -> u64 {
+        self.shares.get(member).map_or(0, |share| share.part.sectors)
+    }
+
+    /// Says why a member does not have its partition, if that is so.
+    pub fn wrong(&self, member: usize) -> Option<Wrong> {
+        self.wrong.get(member).copied().flatten()
+    }
+
+    /// Says whether the controller may have fewer commands at once than the members have tags.
+    pub fn is_scarce(&self) -> bool {
+        let tags = self.room as usize * self.drives.0.iter().flatten().count();
+        self.geometry.is_some_and(|geometry| usize::from(geometry.depth) < tags)
+    }
+
+    /// The controller is not used any more, unless it begins anew. If it was told of a guest's memory, it may reach that until it
     /// [has ended](Lent::has_ended).
     pub fn end(&mut self) {
         if let Some(machine) = self.machine.filter(|_| self.phase != Phase::Absent) {
@@ -157,7 +233,7 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         self.ending_since = None;
     }
 
-    /// Says whether it ends, and may still reach the guest's memory.
+    /// Says whether it ends, and may still reach a guest's memory.
     pub fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Ending | Phase::Late | Phase::CutOff)
     }
@@ -188,12 +264,12 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         is_late
     }
 
-    /// Says whether it may reach memory of the guest for commands of before.
+    /// Says whether it may reach memory of a guest for commands of before.
     pub fn is_settled(&self) -> bool {
         self.is_ready() || !self.reaches_guest
     }
 
-    /// Says whether it was told of the guest's memory.
+    /// Says whether it was told of a guest's memory.
     pub const fn reaches_guest(&self) -> bool {
         self.reaches_guest
     }
@@ -237,14 +313,7 @@ impl<H: Machine, D: Drive> Lent<H, D> {
     fn found(&mut self, geometry: Geometry, now: u64) -> Result<(), Trouble> {
         self.stage_bytes = PIECE.min(geometry.most_bytes.into());
         self.geometry = Some(geometry);
-        let Some(partition) = self.partition else {
-            self.part = Part { first: 0, sectors: geometry.sectors };
-            self.phase = Phase::Ready;
-            return Ok(());
-        };
-        let blocks = geometry.sectors / sectors_of(geometry);
-        self.reader = Some(Reader::new(blocks, geometry.block as usize, Want::Number(partition))?);
-        self.phase = Phase::Table;
+        (self.wrong, self.reading, self.phase) = ([None; MEMBERS], 0, Phase::Table);
         self.ask(now)
     }
 
@@ -265,37 +334,70 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         Ok(())
     }
 
-    /// Asks for the next block of the partition table, if there is one.
+    /// Asks for the next block of the partition table. If there is none for any member, commands can be given.
     fn ask(&mut self, now: u64) -> Result<(), Trouble> {
-        let (Some(machine), Some(reader), Some(geometry)) = (self.machine, &self.reader, self.geometry)
-        else {
-            return Ok(());
-        };
+        let (Some(machine), Some(geometry)) = (self.machine, self.geometry) else { return Ok(()) };
         let sectors = sectors_of(geometry);
-        match reader.step()? {
-            Step::Done(found) => {
-                self.part = Part { first: found.first * sectors, sectors: found.blocks * sectors };
-                (self.reader, self.phase) = (None, Phase::Ready);
-            }
-            Step::Block(block) => {
-                let bus = machine.bus();
-                self.asked_at = now;
-                self.drive
-                    .read(bus, 0, block * sectors, self.table, geometry.block)
-                    .map_err(|_| Trouble::Unreadable)?;
-                self.drive.ring(bus)?;
-                // What is there already is found when somebody looks again, which is soon.
-                self.drive.arm(bus)?;
+        while let Some(drive) = self.drives.0.get(self.reading) {
+            let step = match drive.map(|drive| drive.partition) {
+                None => Ok(Step::Done(Part::default())),
+                Some(None) => Ok(Step::Done(Part { first: 0, sectors: geometry.sectors })),
+                Some(Some(partition)) => self.step(geometry, partition.into()),
+            };
+            match step {
+                Ok(Step::Done(part)) => self.has(Ok(part)),
+                Err(wrong) => self.has(Err(wrong)),
+                Ok(Step::Block(block)) => {
+                    let bus = machine.bus();
+                    self.asked_at = now;
+                    self.drive
+                        .read(bus, 0, block * sectors, self.table, geometry.block)
+                        .map_err(|_| Trouble::Unreadable)?;
+                    self.drive.ring(bus)?;
+                    // What is there already is found when somebody looks again, which is soon.
+                    self.drive.arm(bus)?;
+                    return Ok(());
+                }
             }
         }
+        self.phase = Phase::Ready;
         Ok(())
+    }
+
+    /// Goes on with the search for a partition.
+    fn step(&mut self, geometry: Geometry, partition: u32) -> Result<Step<Part>, Wrong> {
+        let sectors = sectors_of(geometry);
+        if self.reader.is_none() {
+            let blocks = geometry.sectors / sectors;
+            self.reader = Some(Reader::new(blocks, geometry.block as usize, Want::Number(partition))?);
+        }
+        Ok(match self.reader.as_ref().ok_or(Wrong::Missing)?.step()? {
+            gpt::Step::Block(block) => Step::Block(block),
+            gpt::Step::Done(found) => {
+                Step::Done(Part { first: found.first * sectors, sectors: found.blocks * sectors })
+            }
+        })
+    }
+
+    /// It is known what the member has for which the table was read; the next one is next.
+    fn has(&mut self, part: Result<Part, Wrong>) {
+        if let (Some(share), Some(wrong)) =
+            (self.shares.get_mut(self.reading), self.wrong.get_mut(self.reading))
+        {
+            (share.part, *wrong) = (part.unwrap_or_default(), part.err());
+        }
+        (self.reader, self.reading) = (None, self.reading + 1);
     }
 
     /// Takes the next command that is done.
     pub fn finished(&mut self) -> Result<Option<Done>, Trouble> {
         let Some(machine) = self.machine.filter(|_| self.is_ready()) else { return Ok(None) };
         let finished = self.drive.finished(machine.bus())?;
-        Ok(finished.map(|(tag, result)| (tag, result.map_err(failure))))
+        Ok(finished.map(|(tag, result)| {
+            // The first member, usually the only one, costs no division.
+            let member = if tag < self.room { 0 } else { tag / self.room.max(1) };
+            Done { member: member.into(), tag: tag - member * self.room, result: result.map_err(failure) }
+        }))
     }
 
     /// Tells the controller of its commands, and asks for an interrupt if it has something to do. True if something is done already.
@@ -313,6 +415,11 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         }
     }
 
+    /// Where the stage of a tag is.
+    const fn stage_of(&self, tag: u16) -> u64 {
+        self.stages + tag as u64 * PIECE
+    }
+
     /// Says whether the controller goes on.
     pub fn check(&self) -> Result<(), Trouble> {
         match self.machine.filter(|_| self.is_ready()) {
@@ -326,7 +433,7 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
     type Memory = H::Memory;
 
     fn sectors(&self) -> u64 {
-        self.part.sectors
+        self.turn.part.sectors
     }
 
     fn stage_bytes(&self) -> u64 {
@@ -345,7 +452,7 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
     fn stage(&self, tag: u16) -> Result<(&H::Memory, u64), Failure> {
         let machine = self.machine.filter(|_| self.phase != Phase::Absent).ok_or(Failure::Io)?;
         match self.phase {
-            Phase::Ready => Ok((machine.shared(), self.stages + u64::from(tag) * PIECE)),
+            Phase::Ready => Ok((machine.shared(), self.stage_of(self.turn.first + tag))),
             // Commands of before may not have ended.
             _ => Err(Failure::Busy),
         }
@@ -358,13 +465,16 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
         if self.phase != Phase::Ready {
             return Err(Failure::Busy);
         }
-        let (bus, first) = (machine.bus(), self.part.first);
-        let stage = self.stages + u64::from(tag) * PIECE;
-        let sector = |at: u64| first + at / SECTOR;
+        let Share { part, first, .. } = self.turn;
+        let (bus, tag) = (machine.bus(), first + tag);
+        let stage = self.stage_of(tag);
+        let sector = |at: u64| part.first + at / SECTOR;
         let sectors = |length: u64| u32::try_from(length / SECTOR).map_err(|_| Failure::Io);
         let result = match command {
             Command::Read { at, length } => self.drive.read(bus, tag, sector(at), stage, length as u32),
             Command::Write { at, length } => self.drive.write(bus, tag, sector(at), stage, length as u32),
+            // Of what is not there.
+            Command::Flush if part.sectors == 0 => return Err(Failure::Io),
             Command::Flush if self.geometry.is_some_and(|geometry| !geometry.cache) => return Ok(true),
             Command::Flush => self.drive.flush(bus, tag),
             Command::Discard { at, length } => self.drive.discard(bus, tag, sector(at), sectors(length)?),
@@ -383,12 +493,13 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
         };
         let length = wanted.length.min(geometry.most_bytes.into()) as u32;
         let mut segments = ArrayVec::new();
-        if find(machine, wanted, length, &mut segments).is_none() {
+        let Share { part, first, member } = self.turn;
+        if find((machine, member.into()), wanted, length, &mut segments).is_none() {
             return Ok(None);
         }
         let direction = if wanted.writes { Direction::Write } else { Direction::Read };
-        let sector = self.part.first + wanted.at / SECTOR;
-        match self.drive.scatter(machine.bus(), tag, direction, sector, &segments) {
+        let sector = part.first + wanted.at / SECTOR;
+        match self.drive.scatter(machine.bus(), first + tag, direction, sector, &segments) {
             Ok(()) => {
                 self.reaches_guest = true;
                 Ok(Some(length.into()))
@@ -400,10 +511,10 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
     }
 }
 
-/// Finds where the controller reaches the first of these bytes. `None` if it does not reach them all, or they are in more segments than a command has.
+/// Finds where the controller reaches the first of these bytes of a member. `None` if it does not reach them all, or they are in more segments than a command has.
 #[inline] // On the path of every request.
 fn find<H: Machine>(
-    machine: &H,
+    (machine, member): (&H, usize),
     wanted: &Move<'_>,
     length: u32,
     segments: &mut ArrayVec<Segment, MOST_SEGMENTS>,
@@ -411,7 +522,7 @@ fn find<H: Machine>(
     let (mut place, mut left) = (wanted.place, length);
     while left != 0 {
         let span = place.take(wanted.spans, left)?;
-        let address = machine.on_bus(span.address, span.length.into())?;
+        let address = machine.on_bus(member, span.address, span.length.into())?;
         segments.try_push(Segment { address, length: span.length }).ok()?;
         left -= span.length;
     }

@@ -33,17 +33,19 @@ pub const fn doorbells(queues: u32) -> Doorbells {
 }
 
 /// A virtio device, which has `Q` queues, at most 31, and `V` vectors of MSI-X if it is a PCI function.
+// In this order: what is behind a large model is out of an instruction's reach.
+#[repr(C)]
 pub struct Virtio<const Q: usize, const V: usize, D: Model<Q>> {
-    /// What the device does.
-    pub model: D,
-    /// Its registers, from its first event on.
-    front: Option<Front<Q, V, D::Configuration>>,
     /// A bit for each queue that the model has.
     begun: u32,
     /// A bit for each of them that has something to do, perhaps.
     due: u32,
     /// The queue that is next, if it is due.
     next: u32,
+    /// Its registers, from its first event on.
+    front: Option<Front<Q, V, D::Configuration>>,
+    /// What the device does.
+    pub model: D,
 }
 
 impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
@@ -122,6 +124,12 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         }
         front.raise_config(world);
         self.keep(world);
+    }
+
+    /// Says whether there is more to do than there was time for.
+    #[inline(always)] // A load.
+    pub const fn is_due(&self) -> bool {
+        self.due != 0
     }
 
     /// Queues may have something to do for which nobody notifies: does it, for a while. A bit for each of them.

@@ -1,20 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Judges the controllers of disks together.
+//! Judges the controllers of disks together, and finds what QEMU has behind them.
 
-use turnstile_bundle::DriveKind;
+use turnstile_bundle::{DriveKind, MAX_MEMBERS};
 
-use super::disk::Disk;
+use super::device::Device;
+use super::disk::{Disk, DiskSource, beside, functions};
 use super::problem::Problem;
-use super::{Board, Network};
+use super::{At, Board, Network, Vm};
 
-/// Says that an earlier disk has the controller of the one with this index.
-pub fn same_controller(disks: &[Disk], index: usize) -> Option<Problem> {
-    let device = disks.get(index)?.device.as_ref()?;
-    let has =
-        |disk: &&Disk| disk.device.as_ref().is_some_and(|other| other.value.name() == device.value.name());
-    let other = disks.iter().take(index).find(has)?;
-    let what = format!("the disk `{}` has this controller", other.name.value);
-    Some(Problem::new(device.span.clone(), what, "give each disk its own: one program drives it"))
+/// Returns the disk that says what QEMU has behind this controller: the first one with an `image` or a `size`, or the first one.
+pub fn speaker<'a>(disks: &'a [Disk], device: &Device) -> Option<&'a Disk> {
+    let mut all = beside(disks, device);
+    all.clone().find(|disk| says(disk).is_some()).or_else(|| all.next())
+}
+
+/// Gives all disks of a controller the file of the one that says what it is.
+pub fn share_files(disks: &mut [Disk]) {
+    let files: Vec<_> = disks
+        .iter()
+        .map(|disk| Some(speaker(disks, &disk.device.as_ref()?.value)?.device.as_ref()?.value.file.clone()))
+        .collect();
+    for (disk, file) in disks.iter_mut().zip(files) {
+        if let (Some(device), Some(file)) = (&mut disk.device, file) {
+            device.value.file = file;
+        }
+    }
+}
+
+/// What a disk says of the file in QEMU, if it says anything.
+fn says(disk: &Disk) -> Option<(Option<&DiskSource>, Option<u64>)> {
+    let (image, size) = (disk.image.as_ref(), disk.size.as_ref());
+    let said = (image.map(|image| &image.value), size.map(|size| size.value));
+    (said != (None, None)).then_some(said)
+}
+
+/// Says why the disk with this index cannot be behind its controller beside the earlier ones.
+pub fn misfit(disks: &[Disk], vms: &[Vm], index: usize) -> Option<Problem> {
+    let disk = disks.get(index)?;
+    let device = disk.device.as_ref()?;
+    let span = &device.span;
+    let earlier = beside(disks.get(..index)?, &device.value);
+    if let Some(problem) = earlier.clone().find_map(|other| conflict(disk, other, device)) {
+        return Some(problem);
+    }
+    let own = |disks: &[Disk]| functions(disks, vms, &device.value);
+    let (before, all) = (own(disks.get(..index)?), own(disks.get(..=index)?));
+    (before <= MAX_MEMBERS && all > MAX_MEMBERS).then(|| {
+        let what = format!("the VMs have more than {MAX_MEMBERS} disks behind `{}`", device.value.name());
+        Problem::new(span.clone(), what, "a disk counts once for each VM that has it: take the others out")
+    })
+}
+
+/// Says what a disk and an earlier one of the same controller cannot both say.
+fn conflict(disk: &Disk, other: &Disk, device: &At<Device>) -> Option<Problem> {
+    let name = &other.name.value;
+    let problem = |what, help: &str| Some(Problem::new(device.span.clone(), what, help));
+    let theirs = &other.device.as_ref()?.value.drive;
+    let own = &device.value.drive;
+    match (own.partition, theirs.partition) {
+        (None, Some(_)) => {
+            let what = format!("the disk `{name}` is a partition of this disk, which is whole here");
+            return problem(what, "give each a `partition`");
+        }
+        (Some(_), None) => {
+            let what = format!("the disk `{name}` is the whole of this disk");
+            return problem(what, "give each a `partition`");
+        }
+        (own, theirs) if own == theirs && !(disk.read_only && other.read_only) => {
+            let part = own.map_or_else(|| "disk".to_owned(), |number| format!("partition {number}"));
+            let what = format!("the disk `{name}` is the same {part}, and somebody writes it");
+            return problem(what, "give each its own `partition`, or write read-only = true in both");
+        }
+        _ => {}
+    }
+    let cpu = |disk: &Disk| disk.runs.cpu.as_ref().map(|cpu| cpu.value);
+    let differs = [
+        ("trusted", own.trusted != theirs.trusted),
+        ("time-limit", disk.runs.limit != other.runs.limit),
+        ("cpus", cpu(disk) != cpu(other)),
+        ("beside-realtime", disk.runs.beside_realtime != other.runs.beside_realtime),
+    ];
+    if let Some((key, _)) = differs.into_iter().find(|(_, differs)| *differs) {
+        let what =
+            format!("the disk `{name}` is behind the same controller, and says something else by `{key}`");
+        return problem(what, "one program drives the controller: write the same in both");
+    }
+    let (own, theirs) = (says(disk)?, says(other)?);
+    if own == theirs {
+        return None;
+    }
+    let what = format!("the disk `{name}` says something else of the file behind this controller");
+    problem(what, "write `image` and `size` in one of them: they are those of the whole disk")
 }
 
 /// Returns how many controllers of a kind a machine needs for its disks.

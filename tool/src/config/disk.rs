@@ -157,6 +157,22 @@ fn read_writes(reader: &mut Reader<'_, '_>, is_driven: bool, read_only: bool) ->
     None
 }
 
+/// Returns the disks behind the same controller as this device.
+pub fn beside<'a>(disks: &'a [Disk], device: &Device) -> impl Iterator<Item = &'a Disk> + Clone + use<'a> {
+    let drive = device.drive;
+    let is_same = move |other: &At<Device>| other.value.drive.is_same_controller(&drive);
+    disks.iter().filter(move |disk| disk.device.as_ref().is_some_and(is_same))
+}
+
+/// Returns how many functions the program of this controller has: one for each disk of each VM.
+pub fn functions(disks: &[Disk], vms: &[Vm], device: &Device) -> usize {
+    let users = |disk: &Disk| {
+        let name = disk.name.value.clone();
+        vms.iter().flat_map(|vm| &vm.disks).filter(move |wanted| wanted.value == name).count()
+    };
+    beside(disks, device).map(users).sum()
+}
+
 /// Makes a service of each disk of each VM, in their order, and finds what does not fit together.
 pub fn services(disks: &[Disk], vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<Draft> {
     if let Some(beyond) = disks.get(MAX_DISKS) {
@@ -175,11 +191,13 @@ pub fn services(disks: &[Disk], vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<
         };
         problems.push(Problem::new(disk.name.span.clone(), what, help));
     }
-    let mut drafts = Vec::new();
+    let (mut drafts, mut firsts) = (Vec::new(), Vec::new());
     for (index, vm) in vms.iter().enumerate() {
         for (place, wanted) in vm.disks.iter().enumerate() {
             match find(disks, vms, index, place) {
-                Ok(draft) => drafts.extend(draft),
+                Ok(found) => {
+                    drafts.extend(found.map(|found| join(found, disks, vms, &mut firsts, drafts.len())))
+                }
                 Err((what, help)) => problems.push(Problem::new(wanted.span.clone(), what, help)),
             }
         }
@@ -187,8 +205,46 @@ pub fn services(disks: &[Disk], vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<
     drafts
 }
 
-/// Makes the service of the disk at this place of this VM's list; or says why it cannot have the disk, and what helps.
-fn find(disks: &[Disk], vms: &[Vm], index: usize, place: usize) -> Result<Option<Draft>, (String, String)> {
+/// A disk of a VM.
+struct Found<'a> {
+    /// The disk, and its number.
+    disk: &'a Disk,
+    number: usize,
+    vm: &'a Vm,
+    /// The name of its service.
+    service: At<String>,
+}
+
+/// Makes the service of a disk of a VM, which is the one with this number. If its controller has more of them, this is the controller's, with the
+/// name of that, or joins it. `firsts` are the controllers that have one, with its number.
+fn join(
+    Found { disk, number, vm, service }: Found<'_>,
+    disks: &[Disk],
+    vms: &[Vm],
+    firsts: &mut Vec<(String, usize)>,
+    index: usize,
+) -> Draft {
+    let vm = &vm.name.value;
+    let draft = |name, program| Draft::of_disk(name, number, program, disk.runs.clone(), vm);
+    let device = match &disk.device {
+        Some(device) if functions(disks, vms, &device.value) > 1 => device.value.name(),
+        Some(_) => return draft(service, "drive"),
+        None => return draft(service, if disk.writes.is_some() { "overlay" } else { "disk" }),
+    };
+    if let Some((_, first)) = firsts.iter().find(|(other, _)| *other == device) {
+        return draft(service, "drive").joining(Some(*first));
+    }
+    firsts.push((device.clone(), index));
+    draft(At::new(device, service.span), "drive")
+}
+
+/// Finds the disk at this place of this VM's list; or says why the VM cannot have it, and what helps.
+fn find<'a>(
+    disks: &'a [Disk],
+    vms: &'a [Vm],
+    index: usize,
+    place: usize,
+) -> Result<Option<Found<'a>>, (String, String)> {
     let Some((vm, wanted)) = vms.get(index).and_then(|vm| Some((vm, vm.disks.get(place)?))) else {
         return Ok(None);
     };
@@ -207,12 +263,9 @@ fn find(disks: &[Disk], vms: &[Vm], index: usize, place: usize) -> Result<Option
     let disk = &disks[number];
     let has = |vm: &&Vm| vm.disks.iter().any(|other| other.value == *name);
     if let Some(other) = vms.iter().take(index).find(has) {
-        let why = match (&disk.device, disk.read_only) {
-            (None, true) => None,
-            (Some(_), _) => Some(("a controller is for one VM", "give each its own [[disk]]")),
-            (None, false) => {
-                Some(("writes it", "give each its own [[disk]], or write read-only = true in this one"))
-            }
+        let why = match disk.read_only {
+            true => None,
+            false => Some(("writes it", "give each its own [[disk]], or write read-only = true in this one")),
         };
         if let Some((why, help)) = why {
             let what = format!("the VM `{}` has the disk `{name}` already, and {why}", other.name.value);
@@ -228,10 +281,5 @@ fn find(disks: &[Disk], vms: &[Vm], index: usize, place: usize) -> Result<Option
         return Err((what, "give the disk or the VM a shorter name".to_owned()));
     }
     let service = At::new(service, wanted.span.clone());
-    let program = match (&disk.device, &disk.writes) {
-        (Some(_), _) => "drive",
-        (None, Some(_)) => "overlay",
-        (None, None) => "disk",
-    };
-    Ok(Some(Draft::of_disk(service, number, program, disk.runs.clone(), &vm.name.value)))
+    Ok(Some(Found { disk, number, vm, service }))
 }

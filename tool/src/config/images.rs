@@ -437,6 +437,7 @@ impl Images {
                 limit: service.limit,
                 memory: service.memory,
                 disk: service.disk,
+                joins: service.joins,
                 uplink: service.uplink,
                 cpu: service.cpu,
             });

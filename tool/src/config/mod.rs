@@ -101,6 +101,13 @@ impl Config {
         uplinks.any(|uplink| !uplink.trusted) || devices.any(|device| !device.value.drive.trusted)
     }
 
+    /// Returns the disk that says what QEMU has behind a controller, and whether all disks of that are only read; `None` if no disk is behind it.
+    pub fn behind(&self, device: &Device) -> Option<(&Disk, bool)> {
+        let disk = controllers::speaker(&self.disks, device)?;
+        let device = &disk.device.as_ref()?.value;
+        Some((disk, disk::beside(&self.disks, device).all(|disk| disk.read_only)))
+    }
+
     /// Returns how many disk controllers of a kind the machine needs for its disks.
     pub fn controllers(&self, kind: DriveKind) -> usize {
         controllers::controllers(&self.disks, kind)
@@ -326,6 +333,7 @@ fn read_root(
         complete &= disk.is_some();
         disks.extend(disk);
     }
+    controllers::share_files(&mut disks);
     let (tables, all) = self::tables(root, "network", "a network", problems);
     let sound = sound && all;
     let mut networks = Vec::new();
@@ -356,7 +364,7 @@ fn read_root(
     let mut config = plan::finish(wanted, drafts, &own, problems).filter(|_| complete && sound)?;
     // Disks have the first slots of their VM.
     let mut all = disk::services(&disks, &config.vms, problems);
-    problems.extend((0..disks.len()).filter_map(|index| controllers::same_controller(&disks, index)));
+    problems.extend((0..disks.len()).filter_map(|index| controllers::misfit(&disks, &config.vms, index)));
     all.extend(services);
     all.extend(network::services(&networks, &config.vms, problems));
     // Last: what a VM has otherwise stays in its slots.

@@ -37,6 +37,8 @@ pub struct Service {
     pub memory: bool,
     /// The index of the disk that it is.
     pub disk: Option<usize>,
+    /// The index of the earlier service that drives the controller of its disk, of which this one is a function.
+    pub joins: Option<usize>,
     /// The machine's network card that it drives.
     pub uplink: Option<Uplink>,
     /// Which card that is in QEMU.
@@ -139,6 +141,13 @@ impl Draft {
         draft
     }
 
+    /// It is a function of the service with this index.
+    #[must_use]
+    pub const fn joining(mut self, joins: Option<usize>) -> Self {
+        self.service.joins = joins;
+        self
+    }
+
     /// Makes the service that is the entropy device of the VM of this name. Its place is where the VM says that it has one.
     pub fn of_entropy(name: At<String>, runs: Runs, vm: &str) -> Self {
         let mut draft = Self::of_function(name, "rng", runs, vm);
@@ -158,6 +167,7 @@ impl Draft {
                 limit: runs.limit,
                 memory: true,
                 disk: None,
+                joins: None,
                 uplink: None,
                 card: NetworkCard::default(),
                 cpu: None,
@@ -186,6 +196,7 @@ impl Draft {
                 limit: runs.limit,
                 memory: true,
                 disk: None,
+                joins: None,
                 uplink: uplink.map(|(uplink, _)| uplink),
                 card: uplink.map(|(_, card)| card).unwrap_or_default(),
                 cpu: None,
@@ -229,6 +240,7 @@ pub fn read(
             limit: runs.limit,
             memory,
             disk: None,
+            joins: None,
             uplink: None,
             card: NetworkCard::default(),
             cpu: None,

@@ -9,14 +9,16 @@ use turnstile_pci::msix::Message;
 use turnstile_rig::{
     Behind, BlockDriver, Computer, DOORBELL, ECAM, Fuse, Nvme, Ram, Random, Shape, Slot, WINDOW,
 };
-use turnstile_service_rt::drive::Drive as Settings;
-use turnstile_service_rt::{AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, LATER, Service, UNDRIVEN};
+use turnstile_service_rt::drive::{Drive as Settings, Drives};
+use turnstile_service_rt::{
+    AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, LATER, MEMBER_QUEUES, Service, UNDRIVEN, member_device,
+};
 use turnstile_service_virtio::World;
 use turnstile_virtio::memory::Memory as _;
 use turnstile_virtio::ring::Layout;
 
 use crate::Disk;
-use crate::machine::Machine;
+use crate::machine::{MEMBERS, Machine};
 use crate::model::QUEUES;
 use crate::program::Program;
 
@@ -32,18 +34,21 @@ const MOMENT: u64 = 2_000_000;
 /// Sectors of the disk.
 pub const SECTORS: u64 = 512;
 
+/// Where the BARs of a function are, and how long they are.
+type Decoded = [Option<(u64, u64)>; 6];
+
 /// What calls reach.
 pub struct Board {
-    pub ram: &'static Ram,
-    /// The controller reaches it.
+    pub rams: &'static [Ram],
+    /// The controller reaches that of the first member.
     is_direct: bool,
     pub shared: &'static Ram,
     pub nvme: &'static Nvme,
     slot: Slot<'static, Nvme>,
     fuse: Fuse,
     kept: RefCell<Vec<u64>>,
-    decoded: RefCell<[Option<(u64, u64)>; 6]>,
-    messages: RefCell<Vec<u32>>,
+    decoded: RefCell<[Decoded; MEMBERS]>,
+    messages: RefCell<[Vec<u32>; MEMBERS]>,
     pub clock: Cell<u64>,
     /// How much later it is whenever somebody asks.
     pub tick: Cell<u64>,
@@ -51,41 +56,53 @@ pub struct Board {
     pub log: RefCell<String>,
 }
 
-impl World for &'static Board {
+/// A member's part of it.
+struct Own(&'static Board, usize);
+
+/// How many words a member keeps.
+const WORDS: usize = 64;
+
+impl World for Own {
     type Memory = Ram;
 
     fn memory(&self) -> &Ram {
-        self.ram
+        &self.0.rams[self.1]
     }
 
     fn message(&self, Message { address, data }: Message) {
-        if self.fuse.step() && address == DOORBELL {
-            self.messages.borrow_mut().push(data);
+        if self.0.fuse.step() && address == DOORBELL {
+            self.0.messages.borrow_mut()[self.1].push(data);
         }
     }
 
     fn flush(&self) {}
 
     fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
-        if self.fuse.step() {
-            self.decoded.borrow_mut()[usize::from(bar)] = (size != 0).then_some((address, size));
+        if self.0.fuse.step() {
+            self.0.decoded.borrow_mut()[self.1][usize::from(bar)] = (size != 0).then_some((address, size));
         }
         true
     }
 
     fn time(&self) -> u64 {
-        self.clock.update(|now| now + self.tick.get());
-        self.clock.get()
+        self.0.time()
     }
 
     fn get(&self, at: usize) -> u64 {
-        self.kept.borrow().get(at).copied().unwrap_or(0)
+        self.0.kept.borrow().get(self.1 * WORDS + at).copied().unwrap_or(0)
     }
 
     fn set(&self, at: usize, word: u64) {
-        if self.fuse.step() {
-            self.kept.borrow_mut()[at] = word;
+        if self.0.fuse.step() {
+            self.0.kept.borrow_mut()[self.1 * WORDS + at] = word;
         }
+    }
+}
+
+impl Board {
+    fn time(&self) -> u64 {
+        self.clock.update(|now| now + self.tick.get());
+        self.clock.get()
     }
 }
 
@@ -97,8 +114,16 @@ impl Machine for Whole {
     type Memory = Ram;
     type Bus = Slot<'static, Nvme>;
 
-    fn world(&self) -> impl World<Memory = Ram> {
-        self.0
+    fn world(&self, member: usize) -> impl World<Memory = Ram> {
+        Own(self.0, member)
+    }
+
+    fn memory(&self, member: usize) -> &Ram {
+        &self.0.rams[member]
+    }
+
+    fn time(&self) -> u64 {
+        self.0.time()
     }
 
     fn bus(&self) -> &Slot<'static, Nvme> {
@@ -113,9 +138,10 @@ impl Machine for Whole {
         (Ram::BASE, SHARED as u64)
     }
 
-    fn on_bus(&self, address: u64, length: u64) -> Option<u64> {
+    fn on_bus(&self, member: usize, address: u64, length: u64) -> Option<u64> {
         let offset = address.checked_sub(Ram::BASE)?;
-        let is_there = self.0.is_direct && self.0.ram.contains(address, length);
+        let is_there = self.0.is_direct && self.0.rams[member].contains(address, length);
+        assert!(member == 0 || !is_there, "it is one member's alone");
         is_there.then_some(LENT + offset)
     }
 
@@ -132,14 +158,16 @@ impl Machine for Whole {
 
 type Life = Program<Whole, AnyDrive, Layout>;
 
-/// A hypervisor with one VM and its disk.
+/// A hypervisor with VMs that have parts of one disk.
 pub struct Host {
     machine: &'static Whole,
     pub board: &'static Board,
-    settings: Settings,
+    drives: Drives,
+    /// The member whose computer it is now.
+    pub member: usize,
     life: Option<Box<Life>>,
-    /// Its VM runs.
-    attached: bool,
+    /// The members whose VMs run.
+    attached: Vec<bool>,
     /// The program drives the controller.
     pub driven: bool,
     /// The controller was kept from memory, because the program does not drive it any more.
@@ -151,6 +179,8 @@ pub struct Host {
     /// What controller's commands are done when, if any order is right.
     pub order: Random,
     interrupts: u32,
+    /// The controller does what it is told while the program begins, also if it holds commands otherwise.
+    pub is_prompt: bool,
     /// Its interrupt is masked until the alarm is handled.
     masked: bool,
 }
@@ -158,18 +188,28 @@ pub struct Host {
 impl Host {
     /// With such a controller, which the test may change before the program sees it.
     pub fn new(shape: Shape, settings: Settings, prepare: impl FnOnce(&Nvme)) -> Self {
-        Self::build(shape, settings, (None, false), prepare)
+        Self::build(shape, &[settings], (None, false), prepare)
     }
 
     /// The same; the controller reaches the VM's memory.
     pub fn direct(shape: Shape, settings: Settings, prepare: impl FnOnce(&Nvme)) -> Self {
-        Self::build(shape, settings, (None, true), prepare)
+        Self::build(shape, &[settings], (None, true), prepare)
     }
 
-    /// The same; killed after some steps, and the controller may reach the VM's memory.
+    /// The same with several members.
+    pub fn several(
+        shape: Shape,
+        settings: &[Settings],
+        left: Option<u64>,
+        prepare: impl FnOnce(&Nvme),
+    ) -> Self {
+        Self::build(shape, settings, (left, false), prepare)
+    }
+
+    /// The same; killed after some steps, and the controller may reach the memory of the first member's VM.
     pub fn build(
         shape: Shape,
-        settings: Settings,
+        settings: &[Settings],
         (left, is_direct): (Option<u64>, bool),
         prepare: impl FnOnce(&Nvme),
     ) -> Self {
@@ -177,18 +217,19 @@ impl Host {
         let nvme: &'static Nvme = Box::leak(Box::new(Nvme::new(shape, SECTORS)));
         let shared: &'static Ram = Box::leak(Box::new(Ram::new(SHARED, fuse.clone())));
         prepare(nvme);
-        let ram: &'static Ram = Box::leak(Box::new(Ram::new(MEMORY, fuse.clone())));
+        let rams: Vec<Ram> = (0..MEMBERS).map(|_| Ram::new(MEMORY, fuse.clone())).collect();
+        let rams: &'static [Ram] = Box::leak(rams.into_boxed_slice());
         if is_direct {
-            shared.lent.set(Some((LENT, ram)));
+            shared.lent.set(Some((LENT, &rams[0])));
         }
         let board: &'static Board = Box::leak(Box::new(Board {
-            ram,
+            rams,
             is_direct,
             shared,
             nvme,
             slot: nvme.on(shared),
             fuse,
-            kept: RefCell::new(vec![0; 64]),
+            kept: RefCell::new(vec![0; WORDS * MEMBERS]),
             decoded: RefCell::default(),
             messages: RefCell::default(),
             clock: Cell::new(0),
@@ -199,9 +240,10 @@ impl Host {
         let mut host = Self {
             machine: Box::leak(Box::new(Whole(board))),
             board,
-            settings,
+            drives: Drives::new(settings.iter().copied()),
+            member: 0,
             life: None,
-            attached: true,
+            attached: vec![true; settings.len()],
             driven: false,
             is_cut_off: false,
             left,
@@ -209,6 +251,7 @@ impl Host {
             deaths: 0,
             order: Random(0x6f72_6465),
             interrupts: 0,
+            is_prompt: settings.len() > 1,
             masked: false,
         };
         host.begin(false);
@@ -224,18 +267,19 @@ impl Host {
             self.masked = false;
             self.arm();
             let machine = self.machine;
+            let holds = self.board.nvme.holds.replace(self.board.nvme.holds.get() && !self.is_prompt);
             let later = |event: &mut dyn FnMut() -> Answer| {
                 (0..LATER_EVENTS).map(|_| event().value).find(|value| *value != LATER).unwrap_or(LATER)
             };
             self.driven = later(&mut || life.reset(machine)) == 0;
-            let words = self.settings.words();
+            let words = self.drives.words();
             self.driven = self.driven && later(&mut || life.device(machine, words)) != UNDRIVEN;
-            let mut answer = Answer::default();
-            if self.attached {
+            self.board.nvme.holds.set(holds);
+            let running = (0..).zip(&self.attached).filter(|(_, runs)| **runs);
+            for (member, _) in running {
                 let name = [u64::from_le_bytes(*b"root-of-"), u64::from_le_bytes(*b"all\0\0\0\0\0")];
-                answer = life.attach(machine, Attach { kept, bars: 0, member: 0, settings: name });
+                self.again(life.attach(machine, Attach { kept, bars: 0, member, settings: name }));
             }
-            self.again(answer);
             if !self.is_dead() {
                 self.life = Some(life);
                 return;
@@ -296,14 +340,28 @@ impl Host {
         self.begin(true);
     }
 
-    /// The VM stops, and starts anew.
-    pub fn restart(&mut self) {
-        self.enter(|life, machine| life.detach(machine));
-        self.board.alarm.set(None);
-        self.board.ram.put(Ram::BASE, &[0; MEMORY]);
+    /// The VM of the present member stops, and its memory is gone.
+    pub fn stop(&mut self) {
+        let member = self.member as u64;
+        self.attached[self.member] = false;
+        self.enter(|life, machine| life.detach(machine, member));
+        self.ram().put(Ram::BASE, &[0; MEMORY]);
+    }
+
+    /// It starts.
+    pub fn start(&mut self) {
+        let member = self.member as u64;
+        self.attached[self.member] = true;
         self.enter(|life, machine| {
-            life.attach(machine, Attach { kept: false, bars: 0, member: 0, settings: [0; 2] })
+            life.attach(machine, Attach { kept: false, bars: 0, member, settings: [0; 2] })
         });
+    }
+
+    /// Both. Nobody's alarm is set then.
+    pub fn restart(&mut self) {
+        self.stop();
+        self.board.alarm.set(None);
+        self.start();
     }
 
     /// Hands over the controller's interrupt, if it has sent one, or if its pin is high.
@@ -331,7 +389,7 @@ impl Host {
 
     /// The VM's memory.
     pub fn memory(&self) -> Vec<u8> {
-        self.board.ram.get(Ram::BASE, MEMORY)
+        self.board.rams[0].get(Ram::BASE, MEMORY)
     }
 
     /// The memory that the program shares with the controller.
@@ -348,13 +406,19 @@ impl Host {
         true
     }
 
+    /// The number of a device of the present member.
+    const fn device(&self, device: u64) -> u64 {
+        member_device(self.member as u64, device)
+    }
+
     fn find(&self, address: u64) -> Option<(u64, u64)> {
         if (ECAM..ECAM + 0x1000).contains(&address) {
             return Some((CONFIGURATION, address - ECAM));
         }
         assert!(WINDOW.contains(&address));
         let decoded = self.board.decoded.borrow();
-        let mut all = (BARS..).zip(decoded.iter()).filter_map(|(device, bar)| Some((device, (*bar)?)));
+        let mut all =
+            (BARS..).zip(decoded[self.member].iter()).filter_map(|(device, bar)| Some((device, (*bar)?)));
         all.find_map(|(device, (base, size))| {
             (base..base + size).contains(&address).then(|| (device, address - base))
         })
@@ -364,24 +428,27 @@ impl Host {
 impl Computer for Host {
     fn read(&mut self, address: u64, size: u64) -> u64 {
         let Some((device, offset)) = self.find(address) else { return u64::MAX >> (64 - 8 * size) };
-        self.event(Event::Read { device, offset, size })
+        self.event(Event::Read { device: self.device(device), offset, size })
     }
 
     fn write(&mut self, address: u64, size: u64, value: u64) {
         let Some((device, offset)) = self.find(address) else { return };
         let bell = Disk::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4);
         match bell {
-            Some(queue) => self.event(Event::Doorbell { queues: 1 << queue, now: 0 }),
-            None => self.event(Event::Write { device, offset, size, value }),
+            Some(queue) => {
+                let queues = 1 << (self.member as u64 * MEMBER_QUEUES + queue);
+                self.event(Event::Doorbell { queues, now: 0 })
+            }
+            None => self.event(Event::Write { device: self.device(device), offset, size, value }),
         };
     }
 
     fn ram(&self) -> &Ram {
-        self.board.ram
+        &self.board.rams[self.member]
     }
 
     fn messages(&mut self) -> Vec<u32> {
-        self.board.messages.take()
+        std::mem::take(&mut self.board.messages.borrow_mut()[self.member])
     }
 
     /// The controller does some of what it was told, in any order; or it has nothing to do, and only time passes.

@@ -11,7 +11,7 @@ use super::works::{FEATURES, any};
 fn killed_at(step: u64, is_direct: bool) -> bool {
     let random = &mut Random(0x6b69_6c6c);
     let mut disk = vec![0; (SECTORS * 512) as usize];
-    let mut host = Host::build(Shape::default(), Settings::default(), (Some(step), is_direct), |nvme| {
+    let mut host = Host::build(Shape::default(), &[Settings::default()], (Some(step), is_direct), |nvme| {
         nvme.holds.set(true)
     });
     let mut driver = driver(&mut host);
@@ -47,7 +47,7 @@ fn killed_again_and_again_it_loses_nothing() {
 fn killed_often(is_direct: bool) {
     let random = &mut Random(0x6167_6169);
     let mut disk = vec![0; (SECTORS * 512) as usize];
-    let mut host = Host::build(Shape::default(), Settings::default(), (Some(900), is_direct), |nvme| {
+    let mut host = Host::build(Shape::default(), &[Settings::default()], (Some(900), is_direct), |nvme| {
         nvme.holds.set(true)
     });
     host.most = Some(Random(5));

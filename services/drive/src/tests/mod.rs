@@ -4,5 +4,6 @@
 mod direct;
 mod host;
 mod killed;
+mod shared;
 mod troubles;
 mod works;

@@ -189,7 +189,7 @@ fn without_the_partition_there_is_no_disk() {
     });
     assert!(host.board.log.borrow().contains("there is no such partition"), "{}", host.board.log.borrow());
     let mut driver = driver(&mut host);
-    assert!(!host.driven && driver.start(&mut host, FEW));
+    assert!(host.driven && driver.start(&mut host, FEATURES));
     assert_eq!(host.read(driver.config, 4), 0);
     assert_eq!(once(&mut host, &mut driver, BlockRequest::IN, 0, &[], 512)[512], 1);
 }

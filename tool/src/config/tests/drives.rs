@@ -96,21 +96,101 @@ fn mistakes_in_devices_are_shown() {
     expect(&root(&both), &[("\"sda\"", "is no disk controller", ""), ("\"2s\"", "cannot have", "")]);
 }
 
+/// Two VMs, of which the first one has the disks `a` and `memory` and `b`, and the second one `c`, and what is said of `a`, `b` and `c`.
+fn three(lines: [&str; 3]) -> String {
+    let users = vms(&["disks = [\"a\", \"memory\", \"b\"]", "disks = [\"c\"]"]);
+    let each = ["a", "b", "c"].iter().zip(lines);
+    let disks: String = each.map(|(name, lines)| disk(name, lines)).collect();
+    format!("{users}{disks}{}", disk("memory", "size = \"1MiB\"\n"))
+}
+
+/// The lines of a partition of the first NVMe disk, and more.
+fn part(number: u32, more: &str) -> String {
+    format!("{}partition = {number}\n{more}", at("nvme0"))
+}
+
 #[test]
-fn a_controller_is_for_one_disk_and_a_disk_of_it_for_one_vm() {
-    let two = |first: &str, second: &str| {
-        format!("{MINIMAL}disks = [\"a\", \"b\"]\n{}{}", disk("a", &at(first)), disk("b", &at(second)))
-    };
-    let partition = format!("{}partition = 2\n", two("nvme0", "nvme0"));
-    expect(&partition, &[("\"nvme0\"", "the disk `a` has this controller", "give each disk its own")]);
-    assert!(parse_text(&two("nvme0", "virtio0")).is_ok());
-    assert!(parse_text(&two("nvme0", "nvme1")).is_ok());
-    for lines in ["", "read-only = true\n"] {
-        let users = vms(&["disks = [\"root\"]", "disks = [\"root\"]"]);
-        let text = format!("{users}{}", disk("root", &format!("{}{lines}", at("nvme0"))));
-        let what = "the VM `a` has the disk `root` already, and a controller is for one VM";
-        expect(&text, &[("\"root\"", what, "give each its own [[disk]]")]);
+fn a_controller_serves_several_disks_of_several_vms() {
+    let text = three([&part(1, ""), &part(2, "image = \"machine.img\"\n"), &part(3, "read-only = true\n")]);
+    let config = parse_text(&text).unwrap();
+    let services: Vec<_> = config
+        .services
+        .iter()
+        .map(|service| (service.name.value.as_str(), service.vm, service.disk, service.joins))
+        .collect();
+    assert_eq!(
+        services,
+        [
+            ("nvme0", Some(0), Some(0), None),
+            ("memory", Some(0), Some(3), None),
+            ("b", Some(0), Some(1), Some(0)),
+            ("c", Some(1), Some(2), Some(0))
+        ]
+    );
+    let files: Vec<_> =
+        config.disks.iter().filter_map(|disk| Some(&disk.device.as_ref()?.value.file)).collect();
+    assert_eq!(files, [Path::new("dir/machine.img"); 3], "that of the one that says it");
+    let behind = config.behind(&config.disks[2].device.as_ref().unwrap().value).unwrap();
+    assert_eq!((behind.0.name.value.as_str(), behind.1), ("b", false));
+    // One that is only read may be that of several VMs, whole or not.
+    let users = vms(&["disks = [\"root\"]", "disks = [\"root\"]"]);
+    for lines in [at("nvme0"), part(2, "")] {
+        let text = format!("{users}{}", disk("root", &format!("{lines}read-only = true\n")));
+        let config = parse_text(&text).unwrap();
+        let services: Vec<_> =
+            config.services.iter().map(|service| (service.name.value.as_str(), service.joins)).collect();
+        assert_eq!(services, [("nvme0", None), ("root-b", Some(0))]);
+        assert!(config.behind(&config.disks[0].device.as_ref().unwrap().value).unwrap().1, "only read");
+        let what = "the VM `a` has the disk `root` already, and writes it";
+        expect(
+            &text.replace("read-only = true\n", ""),
+            &[("\"root\"", what, "read-only = true in this one")],
+        );
     }
+    // Several that say the same of the file.
+    let same = part(2, "image = \"i\"\nsize = \"2GiB\"\n");
+    assert!(parse_text(&three([&same, &same.replace("= 2\n", "= 3\n"), &part(1, "")])).is_ok());
+    // One alone is called as it is.
+    let alone = parse_text(&root(&part(7, ""))).unwrap();
+    assert_eq!((alone.services[0].name.value.as_str(), alone.services[0].joins), ("root", None));
+}
+
+#[test]
+fn what_disks_of_a_controller_cannot_both_be_is_shown() {
+    let refused = |second: &str, what: &str, help: &str| {
+        let text = three([&part(1, ""), second, &at("nvme1")]);
+        // The place is that of the later one, which has another spelling here.
+        let problems = parse_text(&text).unwrap_err();
+        let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+        assert!(problem.what.contains(what) && problem.help.contains(help), "{problem:?}");
+        assert!(text[..problem.span.start].contains("[[disk]]\nname = \"b\""), "{problem:?}");
+    };
+    refused(&at("nvme0"), "the disk `a` is a partition of this disk, which is whole here", "a `partition`");
+    refused(
+        &part(1, ""),
+        "the disk `a` is the same partition 1, and somebody writes it",
+        "its own `partition`",
+    );
+    refused(&part(1, "read-only = true\n"), "is the same partition 1", "read-only = true in both");
+    refused("device = \"nvme0\"\npartition = 2\n", "says something else by `trusted`", "the same in both");
+    refused(&part(2, "time-limit = \"1s\"\n"), "says something else by `time-limit`", "the same in both");
+    refused(&part(2, "cpus = [2]\n"), "says something else by `cpus`", "the same in both");
+    refused(&part(2, "beside-realtime = true\n"), "by `beside-realtime`", "the same in both");
+    let whole = three([&at("nvme0"), &part(2, ""), &at("nvme1")]);
+    expect(&whole, &[("\"nvme0\"", "the disk `a` is the whole of this disk", "give each a `partition`")]);
+    let files = three([&part(1, "size = \"1GiB\"\n"), &part(2, "image = \"i\"\n"), &at("nvme1")]);
+    expect(
+        &files,
+        &[("\"nvme0\"", "says something else of the file behind this controller", "in one of them")],
+    );
+    let users: Vec<String> = (0..9).map(|number| format!("disks = [\"d{number}\"]")).collect();
+    let users: Vec<&str> = users.iter().map(String::as_str).collect();
+    let disks = |count: usize| {
+        let disks = (0..count).map(|number| disk(&format!("d{number}"), &part(number as u32 + 1, "")));
+        format!("{}{}", vms(&users[..count]), disks.collect::<String>())
+    };
+    assert!(parse_text(&disks(8)).is_ok());
+    expect(&disks(9), &[("\"nvme0\"", "more than 8 disks behind `nvme0`", "once for each VM that has it")]);
 }
 
 #[test]
