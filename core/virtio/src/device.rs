@@ -7,14 +7,16 @@
 
 mod chain;
 mod cursor;
+mod run;
 mod segments;
 
 pub use chain::{Chain, Token};
 pub use cursor::Cursor;
+pub use run::{Head, Run, Used};
 pub use segments::{Place, Segments, Span};
 
 use crate::memory::Memory;
-use crate::ring::{Buffer, DESCRIPTOR, Descriptor, Flags, Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
+use crate::ring::{Buffer, Descriptor, Flags, Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
 use crate::rings::Rings;
 use crate::violation::Violation;
 
@@ -28,14 +30,29 @@ pub struct Turn {
     pub again: bool,
 }
 
-/// What [`Queue::pop_one`] has taken.
+/// What [`Queue::pop_one`] has taken, or [`Run::pop_one`] has found.
 #[derive(Debug)]
 #[must_use = "a chain must be returned to the driver"]
-pub enum One {
+pub enum One<T = Token> {
     /// A chain of one buffer.
-    Buffer(Token, Buffer),
+    Buffer(T, Buffer),
     /// A chain of more, or an indirect one: [`Queue::chain`] follows it.
-    Not(Token),
+    Not(T),
+}
+
+impl<T> One<T> {
+    /// Reads the descriptor at the head of a chain.
+    #[inline(always)] // On the path of every buffer.
+    fn read<M: Memory, R: Rings<M>>(memory: &M, rings: &R, head: u16, token: T) -> Result<Self, Violation> {
+        let Descriptor { address, length, flags, .. } = rings.descriptor(memory, head)?;
+        if flags.intersects(Flags::NEXT.union(Flags::INDIRECT)) {
+            return Ok(Self::Not(token));
+        }
+        if !memory.contains(address, length.into()) {
+            return Err(Violation::Outside(address));
+        }
+        Ok(Self::Buffer(token, Buffer { address, length, writable: flags.contains(Flags::WRITE) }))
+    }
 }
 
 /// A queue, as its device sees it, which reaches it by [`Rings`]. All indexes grow and wrap at 2^16.
@@ -106,15 +123,16 @@ impl<R> Queue<R> {
         R: Rings<M>,
     {
         let Some(token) = self.take(memory)? else { return Ok(None) };
-        let address = self.rings.descriptors().wrapping_add(DESCRIPTOR * u64::from(token.head));
-        let Descriptor { address, length, flags, .. } = Descriptor::read(memory, address)?;
-        if flags.intersects(Flags::NEXT.union(Flags::INDIRECT)) {
-            return Ok(Some(One::Not(token)));
-        }
-        if !memory.contains(address, length.into()) {
-            return Err(Violation::Outside(address));
-        }
-        Ok(Some(One::Buffer(token, Buffer { address, length, writable: flags.contains(Flags::WRITE) })))
+        One::read(memory, &self.rings, token.head, token).map(Some)
+    }
+
+    /// Chains that are returned together, from the next one on.
+    #[inline(always)] // On the path of every packet.
+    pub fn run<M: Memory>(&mut self) -> Run<'_, R>
+    where
+        R: Rings<M>,
+    {
+        Run::new(self)
     }
 
     /// The chain that was taken, from its beginning, whatever was read of it.
@@ -162,13 +180,22 @@ impl<R> Queue<R> {
     where
         R: Rings<M>,
     {
+        self.seen = self.find(memory, self.next)?;
+        Ok(self.seen != self.next)
+    }
+
+    /// Reads the driver's index. The next entry to take is `next`.
+    #[inline(always)] // As above.
+    fn find<M: Memory>(&self, memory: &M, next: u16) -> Result<u16, Violation>
+    where
+        R: Rings<M>,
+    {
         // Acquire: pairs with the driver's store of the index, so entries and descriptors are as it wrote them before.
         let found = self.rings.load_available(memory)?;
-        if found.wrapping_sub(self.next) > self.rings.size() {
-            return Err(Violation::AvailableJump { next: self.next, found });
+        if found.wrapping_sub(next) > self.rings.size() {
+            return Err(Violation::AvailableJump { next, found });
         }
-        self.seen = found;
-        Ok(found != self.next)
+        Ok(found)
     }
 
     /// Returns a chain to the driver, with the number of bytes that were written to it from its beginning. The driver sees it after

@@ -7,9 +7,9 @@ use core::ptr::with_exposed_provenance as place;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 
 use turnstile_service::abi::{MEMBERS, split_device};
-use turnstile_virtio::device::Span;
+use turnstile_virtio::device::{Place, Span};
 pub use turnstile_virtio::memory::{Memory, Outside};
-use turnstile_virtio::transfer::{End, Transfer};
+use turnstile_virtio::transfer::{End, Transfer, pieces};
 
 use crate::copy::{WORD, copy, read_few, write_few};
 
@@ -65,19 +65,44 @@ impl Piece {
         self.size.store(size, Ordering::Relaxed);
     }
 
+    /// Its values now.
+    #[inline(always)] // Three loads.
+    fn window(&self) -> Window {
+        let [guest, size, shift] = [&self.guest, &self.size, &self.shift].map(|word| word.load(Ordering::Relaxed));
+        Window { guest, size, shift }
+    }
+
+    /// Says whether `length` bytes are all in it.
+    #[inline(always)] // On the path of every buffer.
+    fn contains(&self, address: u64, length: u64) -> bool {
+        let [guest, size] = [&self.guest, &self.size].map(|word| word.load(Ordering::Relaxed));
+        Window { guest, size, shift: 0 }.find(address, length).is_some()
+    }
+}
+
+/// The values of a piece.
+#[derive(Clone, Copy)]
+struct Window {
+    guest: u64,
+    size: u64,
+    shift: u64,
+}
+
+impl Window {
     /// Returns where `length` bytes are here, if all of them are in it.
     #[inline(always)] // On the path of every buffer, several times.
     fn find(&self, address: u64, length: u64) -> Option<u64> {
-        let offset = address.wrapping_sub(self.guest.load(Ordering::Relaxed));
-        let room = self.size.load(Ordering::Relaxed).checked_sub(length)?;
-        (offset <= room).then(|| address.wrapping_add(self.shift.load(Ordering::Relaxed)))
+        let offset = address.wrapping_sub(self.guest);
+        let room = self.size.checked_sub(length)?;
+        (offset <= room).then(|| address.wrapping_add(self.shift))
     }
 }
 
 impl Memory for GuestMemory {
     #[inline(always)] // On the path of every buffer.
     fn contains(&self, address: u64, length: u64) -> bool {
-        self.find(address, length).is_ok()
+        let [first, ..] = self.0;
+        first.contains(address, length) || self.find_elsewhere(address, length).is_ok()
     }
 
     fn load(&self, address: u64) -> Result<u16, Outside> {
@@ -166,6 +191,35 @@ impl Transfer for GuestMemory {
         }
         Ok(())
     }
+
+    #[inline(always)] // As above.
+    fn transfer_spans(
+        &self,
+        from: (&[Span], Place),
+        to: &Self,
+        targets: (&[Span], Place),
+        length: u32,
+    ) -> Result<(), End> {
+        let ([first, ..], [first_to, ..]) = (self.0, to.0);
+        // Most spans are in the first pieces.
+        let (window, window_to) = (first.window(), first_to.window());
+        let find = |Span { address, length }| {
+            let found = window.find(address, length.into());
+            found.map_or_else(|| self.find_elsewhere(address, length.into()), Ok).map_err(End::From)
+        };
+        pieces(from, targets, length, find, |source: u64, offset, length, address| {
+            let (source, bytes) = (source + u64::from(offset), u64::from(length));
+            let target = window_to.find(address, bytes);
+            let target = target.map_or_else(|| to.find_elsewhere(address, bytes), Ok).map_err(End::To)?;
+            // As above.
+            if source.abs_diff(target) < bytes {
+                return Err(End::To(Outside { address }));
+            }
+            // SAFETY: as above.
+            unsafe { copy(target as usize, source as usize, length as usize) };
+            Ok(())
+        })
+    }
 }
 
 impl GuestMemory {
@@ -204,7 +258,7 @@ impl GuestMemory {
     pub(crate) fn find(self, address: u64, length: u64) -> Result<u64, Outside> {
         // Most of it is in the first one.
         let [first, ..] = self.0;
-        match first.find(address, length) {
+        match first.window().find(address, length) {
             Some(at) => Ok(at),
             None => self.find_elsewhere(address, length),
         }
@@ -214,7 +268,7 @@ impl GuestMemory {
     #[inline(never)]
     fn find_elsewhere(self, address: u64, length: u64) -> Result<u64, Outside> {
         let [_, others @ ..] = self.0;
-        match others.iter().find_map(|piece| piece.find(address, length)) {
+        match others.iter().find_map(|piece| piece.window().find(address, length)) {
             Some(at) => Ok(at),
             None if length == 0 => Ok(0),
             None => Err(Outside { address }),
