@@ -40,19 +40,17 @@ pub enum One<T = Token> {
     Not(T),
 }
 
-impl<T> One<T> {
-    /// Reads the descriptor at the head of a chain.
-    #[inline(always)] // On the path of every buffer.
-    fn read<M: Memory, R: Rings<M>>(memory: &M, rings: &R, head: u16, token: T) -> Result<Self, Violation> {
-        let Descriptor { address, length, flags, .. } = rings.descriptor(memory, head)?;
-        if flags.intersects(Flags::NEXT.union(Flags::INDIRECT)) {
-            return Ok(Self::Not(token));
-        }
-        if !memory.contains(address, length.into()) {
-            return Err(Violation::Outside(address));
-        }
-        Ok(Self::Buffer(token, Buffer { address, length, writable: flags.contains(Flags::WRITE) }))
+/// The buffer of a chain that has no other, by its head. `None` if it has, or is an indirect one.
+#[inline(always)] // On the path of every buffer.
+fn only<M: Memory>(memory: &M, head: Descriptor) -> Result<Option<Buffer>, Violation> {
+    let Descriptor { address, length, flags, .. } = head;
+    if flags.intersects(Flags::NEXT.union(Flags::INDIRECT)) {
+        return Ok(None);
     }
+    if !memory.contains(address, length.into()) {
+        return Err(Violation::Outside(address));
+    }
+    Ok(Some(Buffer { address, length, writable: flags.contains(Flags::WRITE) }))
 }
 
 /// A queue, as its device sees it, which reaches it by [`Rings`]. All indexes grow and wrap at 2^16.
@@ -123,7 +121,10 @@ impl<R> Queue<R> {
         R: Rings<M>,
     {
         let Some(token) = self.take(memory)? else { return Ok(None) };
-        One::read(memory, &self.rings, token.head, token).map(Some)
+        Ok(Some(match only(memory, self.rings.descriptor(memory, token.head)?)? {
+            Some(buffer) => One::Buffer(token, buffer),
+            None => One::Not(token),
+        }))
     }
 
     /// Chains that are returned together, from the next one on.

@@ -75,12 +75,18 @@ impl Piece {
     /// Says whether `length` bytes are all in it.
     #[inline(always)] // On the path of every buffer.
     fn contains(&self, address: u64, length: u64) -> bool {
-        let [guest, size] = [&self.guest, &self.size].map(|word| word.load(Ordering::Relaxed));
-        Window { guest, size, shift: 0 }.find(address, length).is_some()
+        let offset = address.wrapping_sub(self.guest.load(Ordering::Relaxed));
+        self.size.load(Ordering::Relaxed).checked_sub(length).is_some_and(|room| offset <= room)
+    }
+
+    /// Returns where `length` bytes are here, if all of them are in it.
+    #[inline(always)] // On the path of every buffer, several times.
+    fn find(&self, address: u64, length: u64) -> Option<u64> {
+        self.contains(address, length).then(|| address.wrapping_add(self.shift.load(Ordering::Relaxed)))
     }
 }
 
-/// The values of a piece.
+/// The values of a piece, for several buffers.
 #[derive(Clone, Copy)]
 struct Window {
     guest: u64,
@@ -89,12 +95,12 @@ struct Window {
 }
 
 impl Window {
-    /// Returns where `length` bytes are here, if all of them are in it.
-    #[inline(always)] // On the path of every buffer, several times.
+    /// As [`Piece::find`].
+    #[inline(always)] // On the path of every buffer.
     fn find(&self, address: u64, length: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.guest);
-        let room = self.size.checked_sub(length)?;
-        (offset <= room).then(|| address.wrapping_add(self.shift))
+        let is_in = self.size.checked_sub(length).is_some_and(|room| offset <= room);
+        is_in.then(|| address.wrapping_add(self.shift))
     }
 }
 
@@ -258,7 +264,7 @@ impl GuestMemory {
     pub(crate) fn find(self, address: u64, length: u64) -> Result<u64, Outside> {
         // Most of it is in the first one.
         let [first, ..] = self.0;
-        match first.window().find(address, length) {
+        match first.find(address, length) {
             Some(at) => Ok(at),
             None => self.find_elsewhere(address, length),
         }
@@ -268,7 +274,7 @@ impl GuestMemory {
     #[inline(never)]
     fn find_elsewhere(self, address: u64, length: u64) -> Result<u64, Outside> {
         let [_, others @ ..] = self.0;
-        match others.iter().find_map(|piece| piece.window().find(address, length)) {
+        match others.iter().find_map(|piece| piece.find(address, length)) {
             Some(at) => Ok(at),
             None if length == 0 => Ok(0),
             None => Err(Outside { address }),

@@ -2,7 +2,7 @@
 //! Chains that are taken one behind the other and go back together, as those for one packet do.
 
 use super::chain::{Chain, Token};
-use super::{One, Queue};
+use super::{One, Queue, only};
 use crate::memory::Memory;
 use crate::rings::Rings;
 use crate::violation::Violation;
@@ -66,7 +66,10 @@ impl<'a, R: Copy> Run<'a, R> {
         }
         self.ready -= 1;
         self.next = self.next.wrapping_add(1);
-        One::read(memory, &self.rings, head, Head(head)).map(Some)
+        Ok(Some(match only(memory, self.rings.descriptor(memory, head)?)? {
+            Some(buffer) => One::Buffer(Head(head), buffer),
+            None => One::Not(Head(head)),
+        }))
     }
 
     /// Reads the driver's index, and says whether there are entries to take.
