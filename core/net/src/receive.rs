@@ -125,7 +125,8 @@ impl<const N: usize> Room<N> {
     ) -> Result<Taken, Violation> {
         let mut count = Count { spans: 0, read: self.read };
         let mut chains = 0;
-        let slots = if merge { self.chains.as_mut_slice() } else { self.chains.get_mut(..1).unwrap_or_default() };
+        let slots =
+            if merge { self.chains.as_mut_slice() } else { self.chains.get_mut(..1).unwrap_or_default() };
         let mut delivery = Delivery::TooLong;
         for slot in slots {
             let (head, bytes) = match run.pop_one(to)? {

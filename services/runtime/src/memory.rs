@@ -68,7 +68,8 @@ impl Piece {
     /// Its values now.
     #[inline(always)] // Three loads.
     fn window(&self) -> Window {
-        let [guest, size, shift] = [&self.guest, &self.size, &self.shift].map(|word| word.load(Ordering::Relaxed));
+        let [guest, size, shift] =
+            [&self.guest, &self.size, &self.shift].map(|word| word.load(Ordering::Relaxed));
         Window { guest, size, shift }
     }
 
