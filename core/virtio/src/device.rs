@@ -129,9 +129,9 @@ impl<R> Queue<R> {
 
     /// Chains that are returned together, from the next one on.
     #[inline(always)] // On the path of every packet.
-    pub fn run<M: Memory>(&mut self) -> Run<'_, R>
+    pub const fn run(&mut self) -> Run<'_, R>
     where
-        R: Rings<M>,
+        R: Copy,
     {
         Run::new(self)
     }

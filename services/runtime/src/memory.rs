@@ -342,7 +342,7 @@ mod tests {
     /// These members are of no other test.
     #[test]
     fn bytes_go_from_member_to_member() {
-        let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 8]));
+        let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 9]));
         let here = words.as_ptr().expose_provenance() as u64;
         let [from, to] = [3, 7].map(|member| GuestMemory::of(member).unwrap());
         attach([member_device(3, 1), 0x1000, 32, here]);
@@ -359,6 +359,26 @@ mod tests {
         assert_eq!(transfer(&to, 31, 0x1002), Err(End::To(outside(0x1002))));
         assert_eq!(transfer(&from, 8, 0x1003), Err(End::To(outside(0x1003))), "they overlap");
         assert_eq!(transfer(&from, 0, 0x1001), Ok(()));
+        // From spans to spans, of both pieces.
+        attach([member_device(7, 1), 0x8000, 8, here + 64]);
+        let spans = |list: [(u64, u32); 2]| list.map(|(address, length)| Span { address, length });
+        let copy = |to: &GuestMemory, sources, targets| {
+            let sources = (&spans(sources)[..], Place::behind_first(1));
+            from.transfer_spans(sources, to, (&spans(targets)[..], Place::START), 11)
+        };
+        let (sources, targets) = ([(0x1001, 4), (0x100a, 10)], [(0x1010, 8), (0x8002, 6)]);
+        assert_eq!(copy(&to, sources, targets), Ok(()));
+        let mut pieces = [[0; 8]; 2];
+        to.read(0x1010, &mut pieces[0]).unwrap();
+        to.read(0x8000, &mut pieces[1]).unwrap();
+        assert_eq!(&pieces, &[*b"rom to p", *b"\0\0age\0\0\0"]);
+        assert_eq!(copy(&to, sources, [(0x1010, 8), (0x8006, 6)]), Err(End::To(outside(0x8006))));
+        assert_eq!(copy(&to, [(0x1001, 4), (0x101c, 10)], targets), Err(End::From(outside(0x101c))));
+        assert_eq!(
+            copy(&from, sources, [(0x1010, 8), (0x100d, 6)]),
+            Err(End::To(outside(0x100d))),
+            "they overlap"
+        );
         detach(MEMBERS);
         detach(7);
         assert_eq!(to.read(0x1004, &mut read), Err(outside(0x1004)));

@@ -172,6 +172,12 @@ mod tests {
         assert_eq!((rings.load_available(&memory), rings.used_event(&memory)), (Ok(0x42), Ok(0x4c)));
         assert_eq!((rings.available_flags(&memory), rings.load_used(&memory)), (Ok(0x40), Ok(0x52)));
         assert_eq!((Rings::size(&rings), Rings::descriptors(&rings)), (4, 0x1000));
+        for index in 0..4 {
+            let descriptor = Rings::<GuestMemory>::descriptor(&rings, &memory, index);
+            assert_eq!(descriptor, Rings::descriptor(&layout, &memory, index));
+        }
+        let wrapped = rings.descriptor(&memory, 7);
+        assert_eq!(wrapped, rings.descriptor(&memory, 3), "nothing behind the table is read");
         rings.store_flags(&memory, 1).unwrap();
         rings.store_used(&memory, 2).unwrap();
         rings.store_event(&memory, 3).unwrap();

@@ -35,20 +35,16 @@ pub struct Run<'a, R> {
     next: u16,
     /// The driver's index, as it was last read.
     seen: u16,
-    /// How many entries are there, of those that an honest driver can have offered.
+    /// How many entries can be taken before the driver's index is looked at.
     ready: u16,
 }
 
 impl<'a, R: Copy> Run<'a, R> {
     /// Begins with the next chain.
     #[inline(always)] // On the path of every packet: what it keeps in mind stays in registers.
-    pub(super) fn new<M: Memory>(queue: &'a mut Queue<R>) -> Self
-    where
-        R: Rings<M>,
-    {
+    pub(super) const fn new(queue: &'a mut Queue<R>) -> Self {
         let (rings, next, seen) = (queue.rings, queue.next, queue.seen);
-        let room = rings.size().saturating_sub(queue.in_flight());
-        Self { queue, rings, next, seen, ready: seen.wrapping_sub(next).min(room) }
+        Self { queue, rings, next, seen, ready: 0 }
     }
 
     /// Goes on to the next chain that the driver has offered. `None` if there is none now.
@@ -72,7 +68,7 @@ impl<'a, R: Copy> Run<'a, R> {
         }))
     }
 
-    /// Reads the driver's index, and says whether there are entries to take.
+    /// Counts the entries that are ready, and reads the driver's index if all are taken. Returns whether there are some.
     #[inline(always)] // On the path of every batch.
     fn look<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
     where
