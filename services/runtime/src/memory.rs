@@ -83,7 +83,9 @@ impl Piece {
     /// Returns where `length` bytes are here, if all of them are in it.
     #[inline(always)] // On the path of every buffer, several times.
     fn find(&self, address: u64, length: u64) -> Option<u64> {
-        self.contains(address, length).then(|| address.wrapping_add(self.shift.load(Ordering::Relaxed)))
+        let offset = address.wrapping_sub(self.guest.load(Ordering::Relaxed));
+        let room = self.size.load(Ordering::Relaxed).checked_sub(length)?;
+        (offset <= room).then(|| address.wrapping_add(self.shift.load(Ordering::Relaxed)))
     }
 }
 
