@@ -102,8 +102,8 @@ impl Window {
     #[inline(always)] // On the path of every buffer.
     fn find(&self, address: u64, length: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.guest);
-        let is_in = self.size.checked_sub(length).is_some_and(|room| offset <= room);
-        is_in.then(|| address.wrapping_add(self.shift))
+        let room = self.size.checked_sub(length)?;
+        (offset <= room).then(|| address.wrapping_add(self.shift))
     }
 }
 
