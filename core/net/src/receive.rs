@@ -83,7 +83,7 @@ impl<const N: usize> Room<N> {
         from: &M,
         mut packet: Packet<'_>,
     ) -> Result<Delivery, Broken> {
-        let mut run = queue.run();
+        let mut run = Run::new(queue);
         let all = packet.front_length as u64 + u64::from(packet.rest);
         let (spans, chains) = match self.take(&mut run, to, merge, all)? {
             Taken::Enough(spans, chains) => (spans, chains),

@@ -19,26 +19,9 @@ use crate::switch::Switch;
 mod device;
 mod ways;
 
-pub use device::Device;
+pub use device::{Device, RECEIVED_BUFFERS};
 use ways::Ways;
-
-/// How many buffers a packet that is sent has at most: Linux has up to 17 pieces of data, with header and head.
-pub const SENT_BUFFERS: usize = 24;
-/// How many buffers a packet that is received has at most: 64 KiB in buffers of 1 KiB, and something more.
-pub const RECEIVED_BUFFERS: usize = 80;
-
-/// Why [`Relay::pump`] has returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
-    /// All is sent, and the driver notifies when there is more.
-    Idle,
-    /// As much was sent as may be in a call: call again.
-    Spent,
-    /// Call again in so many nanoseconds: the port has sent as much as it may.
-    Wait(u64),
-    /// Call again when this port's driver has offered buffers, or in so many nanoseconds.
-    Full(usize, u64),
-}
+pub use ways::{Rest, SENT_BUFFERS};
 
 /// Devices behind the ports of a switch, with up to `Q` pairs of queues each, at most 32. The queues of a pair have the numbers `2 * pair`
 /// (the device's packets for the driver) and `2 * pair + 1`.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use common::ring::{INDIRECT, Ring};
 use common::{Ram, Random, areas};
-use turnstile_virtio::device::{One, Place, Queue, Span, Used};
+use turnstile_virtio::device::{One, Place, Queue, Run, Span, Used};
 use turnstile_virtio::driver;
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::{Buffer, Layout, Options};
@@ -42,7 +42,7 @@ fn chains_of_a_run_go_back_together_or_stay() {
             driver.publish(&ram).unwrap();
             let before = device.in_flight();
             let (most, mut used) = (random.below(10) as usize, Vec::new());
-            let mut run = device.run();
+            let mut run = Run::new(&mut device);
             while used.len() < most {
                 let Some(one) = run.pop_one(&ram).unwrap() else { break };
                 let (_, length, count) = offered[used.len()];
@@ -84,24 +84,24 @@ fn chains_of_a_run_go_back_together_or_stay() {
 fn runs_of_drivers_that_break_rules_end() {
     let mut ring = Ring::new(INDIRECT);
     ring.direct(0, 5, 0, 0);
-    assert!(ring.queue.run().pop_one(&ring.ram).unwrap().is_none());
+    assert!(Run::new(&mut ring.queue).pop_one(&ring.ram).unwrap().is_none());
     ring.offer(0, 0, 9);
     let violation = Violation::AvailableJump { next: 0, found: 9 };
-    assert_eq!(ring.queue.run().pop_one(&ring.ram).unwrap_err(), violation);
+    assert_eq!(Run::new(&mut ring.queue).pop_one(&ring.ram).unwrap_err(), violation);
     ring.offer(0, 8, 1);
-    assert_eq!(ring.queue.run().pop_one(&ring.ram).unwrap_err(), Violation::Head(8));
+    assert_eq!(Run::new(&mut ring.queue).pop_one(&ring.ram).unwrap_err(), Violation::Head(8));
     // One chain is in flight, and eight more are there.
     ring.offer(0, 0, 1);
     let token = ring.queue.pop(&ring.ram).unwrap().unwrap().finish();
     ring.offer(1, 0, 9);
-    let mut run = ring.queue.run();
+    let mut run = Run::new(&mut ring.queue);
     (0..7).for_each(|_| assert!(matches!(run.pop_one(&ring.ram), Ok(Some(One::Buffer(..))))));
     assert_eq!(run.pop_one(&ring.ram).unwrap_err(), Violation::TooMany);
     // What the driver shows meanwhile belongs to the run, too.
     ring.queue.put_back(token);
     ring.offer(0, 0, 1);
     let mut queue = Queue::new(layout(&ring), INDIRECT, 4);
-    let mut run = queue.run();
+    let mut run = Run::new(&mut queue);
     assert!(run.pop_one(&ring.ram).unwrap().is_some() && run.pop_one(&ring.ram).unwrap().is_none());
     ring.ram.store(ring.areas.driver + 2, 10).unwrap();
     assert_eq!(run.pop_one(&ring.ram).unwrap_err(), Violation::AvailableJump { next: 1, found: 10 });

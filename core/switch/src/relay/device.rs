@@ -9,8 +9,10 @@ use turnstile_virtio::ring::Layout;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
-use super::RECEIVED_BUFFERS;
 use crate::patience::Patience;
+
+/// How many buffers a packet that is received has at most: 64 KiB in buffers of 1 KiB, and something more.
+pub const RECEIVED_BUFFERS: usize = 80;
 
 /// The device behind a port, as far as it receives, while its driver is ready.
 #[derive(Debug)]

@@ -10,16 +10,31 @@ use turnstile_virtio::device::{Chain, One, Queue};
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
-use super::device::Device;
-use super::{RECEIVED_BUFFERS, Rest, SENT_BUFFERS};
+use super::device::{Device, RECEIVED_BUFFERS};
 use crate::flow::flow;
 use crate::port::Counters;
 use crate::switch::{Switch, Verdict};
+
+/// How many buffers a packet that is sent has at most: Linux has up to 17 pieces of data, with header and head.
+pub const SENT_BUFFERS: usize = 24;
 
 /// A call ends behind so many bytes, that of each receiver counted, whatever else it may do.
 const SLICE: u64 = 64 << 10;
 /// A buffer of a receiver counts as so many: its descriptor.
 const DESCRIPTOR: u64 = 16;
+
+/// Why [`Relay::pump`](super::Relay::pump) has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// All is sent, and the driver notifies when there is more.
+    Idle,
+    /// As much was sent as may be in a call: call again.
+    Spent,
+    /// Call again in so many nanoseconds: the port has sent as much as it may.
+    Wait(u64),
+    /// Call again when this port's driver has offered buffers, or in so many nanoseconds.
+    Full(usize, u64),
+}
 
 /// Where the last packet of a call went. If the next one of the same port has the same ends, it goes there, too: between the two nothing changes that
 /// decides about it but what a limited port may send.

@@ -2,7 +2,7 @@
 //! Chains that are taken one behind the other and go back together, as those for one packet do.
 
 use super::chain::{Chain, Token};
-use super::{One, Queue, only};
+use super::queue::{One, Queue, only};
 use crate::memory::Memory;
 use crate::rings::Rings;
 use crate::violation::Violation;
@@ -42,7 +42,7 @@ pub struct Run<'a, R> {
 impl<'a, R: Copy> Run<'a, R> {
     /// Begins with the next chain.
     #[inline(always)] // On the path of every packet: what it keeps in mind stays in registers.
-    pub(super) const fn new(queue: &'a mut Queue<R>) -> Self {
+    pub const fn new(queue: &'a mut Queue<R>) -> Self {
         let (rings, next, seen) = (queue.rings, queue.next, queue.seen);
         Self { queue, rings, next, seen, ready: 0 }
     }
