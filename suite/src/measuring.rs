@@ -34,7 +34,7 @@ pub fn scenarios() -> Vec<Scenario> {
                  cmdline = \"{}\"\n{}{services}",
                 row.guest,
                 row.cmdline(1000),
-                row.table(),
+                row.table("lan"),
             );
             let steps = vec![Step::Expect(0, "@bench row="), Step::Expect(0, iterations)];
             let name = format!("measuring/{}-{machine}", row.name);

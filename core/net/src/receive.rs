@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Puts a packet into a driver's buffers (section 5.1.6.3).
 
-use turnstile_virtio::device::{Chain, One, Place, Queue, Span, Token};
+use turnstile_virtio::device::{Chain, One, Place, Queue, Run, Span, Used};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
@@ -49,23 +49,23 @@ impl From<End> for Broken {
 #[derive(Debug)]
 pub struct Room<const N: usize> {
     spans: [Span; N],
-    count: usize,
-    chains: [Option<(Token, u32)>; N],
-    chain_count: usize,
+    chains: [Used; N],
     /// How many buffers were read, of use or not.
     read: u32,
+}
+
+/// How much of a [`Room`] a packet has, if it has enough.
+enum Taken {
+    /// So many buffers, in so many chains.
+    Enough(usize, usize),
+    /// Why not.
+    Not(Delivery),
 }
 
 impl<const N: usize> Room<N> {
     /// Makes an empty one.
     pub const fn new() -> Self {
-        Self {
-            spans: [Span { address: 0, length: 0 }; N],
-            count: 0,
-            chains: [const { None }; N],
-            chain_count: 0,
-            read: 0,
-        }
+        Self { spans: [Span { address: 0, length: 0 }; N], chains: [Used::NONE; N], read: 0 }
     }
 
     /// How many buffers of drivers were read since this was asked last: also those of no use, of packets that were not delivered, too.
@@ -74,7 +74,7 @@ impl<const N: usize> Room<N> {
     }
 
     /// Copies a packet to a driver: `to` is its memory, `from` the sender's. With `merge` it may take several chains. The driver sees it at
-    /// once; whether it wants an interrupt is asked by [`Queue::publish`], which must follow.
+    /// once; whether it wants an interrupt is asked by [`Queue::publish`], which must follow. If it is not done, no chain was taken.
     #[inline(always)] // On the path of every packet, of which nothing need be written down for it.
     pub fn deliver<M: Transfer, R: Rings<M>>(
         &mut self,
@@ -83,33 +83,22 @@ impl<const N: usize> Room<N> {
         from: &M,
         mut packet: Packet<'_>,
     ) -> Result<Delivery, Broken> {
+        let mut run = Run::new(queue);
         let all = packet.front_length as u64 + u64::from(packet.rest);
-        let delivery = self.take(queue, to, merge, all)?;
-        if delivery != Delivery::Done {
-            return Ok(delivery);
-        }
-        packet.header.buffers = self.chain_count as u16;
-        let spans = self.spans.get(..self.count).unwrap_or_default();
+        let (spans, chains) = match self.take(&mut run, to, merge, all)? {
+            Taken::Enough(spans, chains) => (spans, chains),
+            Taken::Not(delivery) => return Ok(delivery),
+        };
+        packet.header.buffers = chains as u16;
+        let spans = self.spans.get(..spans).unwrap_or_default();
         if let Some(room) = packet.front.first_chunk_mut() {
             *room = packet.header.to_bytes();
         }
-        let mut place = begin(to, spans, packet.front, packet.front_length)?;
-        let mut left = packet.rest;
-        while left != 0 {
-            // The buffers of both sides end where they want to; each piece lies in one of both.
-            let (Some(source), Some(target)) = (packet.place.peek(packet.spans), place.peek(spans)) else {
-                break;
-            };
-            let length = source.length.min(target.length).min(left);
-            from.transfer(Span { length, ..source }, to, target.address)?;
-            left -= length;
-            if left == 0 {
-                break;
-            }
-            packet.place.take(packet.spans, length);
-            place.take(spans, length);
+        let place = begin(to, spans, packet.front, packet.front_length)?;
+        if packet.rest != 0 {
+            from.transfer_spans((packet.spans, packet.place), to, (spans, place), packet.rest)?;
         }
-        self.complete(queue, to, all)?;
+        run.complete(to, self.chains.get(..chains).unwrap_or_default())?;
         Ok(Delivery::Done)
     }
 
@@ -125,89 +114,88 @@ impl<const N: usize> Room<N> {
         self.deliver(to, merge, from, packet)
     }
 
-    /// Takes chains until there is room; gives them back if there is not.
-    #[inline(always)] // Once above, where the queue stays in registers.
+    /// Goes on to the next chain until there is room.
+    #[inline(always)] // Once above, where the run and the counts stay in registers.
     fn take<M: Transfer, R: Rings<M>>(
         &mut self,
-        queue: &mut Queue<R>,
+        run: &mut Run<'_, R>,
         to: &M,
         merge: bool,
-        all: u64,
-    ) -> Result<Delivery, Violation> {
-        (self.count, self.chain_count) = (0, 0);
-        let mut room = 0;
-        while room < all {
-            let full = !merge && self.chain_count != 0 || self.chain_count == N;
-            let one = if full { None } else { queue.pop_one(to)? };
-            let Some(one) = one else {
-                self.give_back(queue);
-                return Ok(if full { Delivery::TooLong } else { Delivery::Full });
+        mut left: u64,
+    ) -> Result<Taken, Violation> {
+        let mut count = Count { spans: 0, read: self.read };
+        let mut chains = 0;
+        let slots =
+            if merge { self.chains.as_mut_slice() } else { self.chains.get_mut(..1).unwrap_or_default() };
+        let mut delivery = Delivery::TooLong;
+        for slot in slots {
+            let (head, bytes) = match run.pop_one(to)? {
+                Some(One::Buffer(head, buffer)) => (head, count.add(&mut self.spans, buffer)),
+                Some(One::Not(head)) => {
+                    let bytes;
+                    (count, bytes) = count.add_all(&mut self.spans, run.chain(head), to)?;
+                    (head, bytes)
+                }
+                None => {
+                    delivery = Delivery::Full;
+                    break;
+                }
             };
-            let (token, bytes) = match one {
-                One::Buffer(token, buffer) => (token, self.add(buffer)),
-                One::Not(token) => self.add_all(queue.chain(token), to)?,
-            };
-            let Some(bytes) = bytes else {
-                queue.put_back(token);
-                self.give_back(queue);
-                return Ok(Delivery::TooLong);
-            };
-            room += bytes;
-            if let Some(slot) = self.chains.get_mut(self.chain_count) {
-                *slot = Some((token, u32::try_from(bytes).unwrap_or(u32::MAX)));
-                self.chain_count += 1;
+            let Some(bytes) = bytes else { break };
+            // All but the last one are full.
+            let written = left.min(bytes);
+            *slot = Used::new(head, written as u32);
+            chains += 1;
+            left -= written;
+            if left == 0 {
+                delivery = Delivery::Done;
+                break;
             }
         }
-        Ok(Delivery::Done)
+        self.read = count.read;
+        Ok(match delivery {
+            Delivery::Done => Taken::Enough(count.spans, chains),
+            delivery => Taken::Not(delivery),
+        })
     }
+}
 
+/// How many buffers were found for a packet, and how many were read.
+#[derive(Clone, Copy)]
+struct Count {
+    spans: usize,
+    read: u32,
+}
+
+impl Count {
     /// Takes a buffer. Returns how many bytes of it are of use; `None` if there are too many buffers.
     #[inline(always)] // On the path of every buffer.
-    fn add(&mut self, buffer: Buffer) -> Option<u64> {
+    fn add(&mut self, spans: &mut [Span], buffer: Buffer) -> Option<u64> {
         self.read = self.read.wrapping_add(1);
         if !buffer.writable || buffer.length == 0 {
             return Some(0);
         }
-        *self.spans.get_mut(self.count)? = Span { address: buffer.address, length: buffer.length };
-        self.count += 1;
+        *spans.get_mut(self.spans)? = Span { address: buffer.address, length: buffer.length };
+        self.spans += 1;
         Some(buffer.length.into())
     }
 
     /// Takes all buffers of a chain.
-    #[inline(never)] // Most chains have one.
-    fn add_all<M: Memory>(&mut self, mut chain: Chain, to: &M) -> Result<(Token, Option<u64>), Violation> {
+    #[inline(never)] // Most chains have one. What is counted stays in registers elsewhere.
+    fn add_all<M: Memory>(
+        mut self,
+        spans: &mut [Span],
+        mut chain: Chain,
+        to: &M,
+    ) -> Result<(Self, Option<u64>), Violation> {
         let mut bytes = 0;
         while let Some(buffer) = chain.next(to)? {
-            match self.add(buffer) {
+            match self.add(spans, buffer) {
                 Some(more) => bytes += more,
-                None => return Ok((chain.finish(), None)),
+                None => return Ok((self, None)),
             }
         }
-        Ok((chain.finish(), Some(bytes)))
-    }
-
-    /// Gives all chains back, the last one first.
-    #[cold]
-    fn give_back<R>(&mut self, queue: &mut Queue<R>) {
-        let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
-        chains.iter_mut().rev().filter_map(Option::take).for_each(|(token, _)| queue.put_back(token));
-    }
-
-    /// Returns all chains at once: the driver sees the whole packet or nothing.
-    #[inline(always)] // On the path of every packet.
-    fn complete<M: Transfer, R: Rings<M>>(
-        &mut self,
-        queue: &mut Queue<R>,
-        to: &M,
-        mut left: u64,
-    ) -> Result<(), Violation> {
-        let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
-        for (token, bytes) in chains.iter_mut().filter_map(Option::take) {
-            let written = left.min(bytes.into());
-            queue.complete(to, token, written as u32)?;
-            left -= written;
-        }
-        queue.show(to)
+        Ok((self, Some(bytes)))
     }
 }
 

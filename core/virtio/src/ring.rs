@@ -168,9 +168,14 @@ impl Descriptor {
     /// Reads a descriptor, each field once.
     #[inline(always)] // On the path of every buffer.
     pub fn read<M: Memory>(memory: &M, address: u64) -> Result<Self, Outside> {
-        let [address, rest] = memory.read_words(address)?;
+        Ok(Self::from_words(memory.read_words(address)?))
+    }
+
+    /// The descriptor in two words, as they lie in memory.
+    #[inline(always)] // A few moves.
+    pub const fn from_words([address, rest]: [u64; 2]) -> Self {
         let flags = Flags::from_bits_retain((rest >> 32) as u16);
-        Ok(Self { address, length: rest as u32, flags, next: (rest >> 48) as u16 })
+        Self { address, length: rest as u32, flags, next: (rest >> 48) as u16 }
     }
 
     /// Writes a descriptor.

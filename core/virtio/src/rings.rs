@@ -7,7 +7,7 @@
 use core::fmt::Debug;
 
 use crate::memory::{Memory, Outside};
-use crate::ring::Layout;
+use crate::ring::{DESCRIPTOR, Descriptor, Layout};
 
 /// The rings of a queue in memory of one kind. Each call reads or writes a field once. Indexes grow and wrap at 2^16.
 pub trait Rings<M: Memory>: Copy + Debug {
@@ -19,6 +19,12 @@ pub trait Rings<M: Memory>: Copy + Debug {
 
     /// Where the descriptors are, as the driver says.
     fn descriptors(&self) -> u64;
+
+    /// Reads a descriptor of the table, each field once.
+    #[inline(always)] // On the path of every buffer.
+    fn descriptor(&self, memory: &M, index: u16) -> Result<Descriptor, Outside> {
+        Descriptor::read(memory, self.descriptors().wrapping_add(DESCRIPTOR * u64::from(index)))
+    }
 
     /// Loads the driver's index, with acquire semantics.
     fn load_available(&self, memory: &M) -> Result<u16, Outside>;

@@ -137,6 +137,16 @@ pub(crate) unsafe fn write_few(to: usize, bytes: &[u8]) {
     });
 }
 
+/// Reads two words.
+///
+/// # Safety
+/// All of both is mapped.
+#[inline(always)] // Two instructions.
+pub(crate) unsafe fn read_words(from: usize) -> [u64; 2] {
+    // SAFETY: the caller's promise.
+    [0, WORD].map(|at| u64::from_le(unsafe { load(from + at, Size::Word) }))
+}
+
 /// Writes a word.
 ///
 /// # Safety

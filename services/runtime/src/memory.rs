@@ -7,9 +7,9 @@ use core::ptr::with_exposed_provenance as place;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 
 use turnstile_service::abi::{MEMBERS, split_device};
-use turnstile_virtio::device::Span;
+use turnstile_virtio::device::{Place, Span};
 pub use turnstile_virtio::memory::{Memory, Outside};
-use turnstile_virtio::transfer::{End, Transfer};
+use turnstile_virtio::transfer::{End, Transfer, pieces};
 
 use crate::copy::{WORD, copy, read_few, write_few};
 
@@ -78,6 +78,21 @@ impl Piece {
         (offset <= room && bus != 0).then(|| bus.wrapping_add(offset))
     }
 
+    /// Its values now.
+    #[inline(always)] // Three loads.
+    fn window(&self) -> Window {
+        let [guest, size, shift] =
+            [&self.guest, &self.size, &self.shift].map(|word| word.load(Ordering::Relaxed));
+        Window { guest, size, shift }
+    }
+
+    /// Says whether `length` bytes are all in it.
+    #[inline(always)] // On the path of every buffer.
+    fn contains(&self, address: u64, length: u64) -> bool {
+        let offset = address.wrapping_sub(self.guest.load(Ordering::Relaxed));
+        self.size.load(Ordering::Relaxed).checked_sub(length).is_some_and(|room| offset <= room)
+    }
+
     /// Returns where `length` bytes are here, if all of them are in it.
     #[inline(always)] // On the path of every buffer, several times.
     fn find(&self, address: u64, length: u64) -> Option<u64> {
@@ -87,10 +102,29 @@ impl Piece {
     }
 }
 
+/// The values of a piece, for several buffers.
+#[derive(Clone, Copy)]
+struct Window {
+    guest: u64,
+    size: u64,
+    shift: u64,
+}
+
+impl Window {
+    /// As [`Piece::find`].
+    #[inline(always)] // On the path of every buffer.
+    fn find(&self, address: u64, length: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.guest);
+        let room = self.size.checked_sub(length)?;
+        (offset <= room).then(|| address.wrapping_add(self.shift))
+    }
+}
+
 impl Memory for GuestMemory {
     #[inline(always)] // On the path of every buffer.
     fn contains(&self, address: u64, length: u64) -> bool {
-        self.find(address, length).is_ok()
+        let [first, ..] = self.0;
+        first.contains(address, length) || self.find_elsewhere(address, length).is_ok()
     }
 
     fn load(&self, address: u64) -> Result<u16, Outside> {
@@ -178,6 +212,35 @@ impl Transfer for GuestMemory {
             copy(behind, source as usize, from.length as usize);
         }
         Ok(())
+    }
+
+    #[inline(always)] // As above.
+    fn transfer_spans(
+        &self,
+        from: (&[Span], Place),
+        to: &Self,
+        targets: (&[Span], Place),
+        length: u32,
+    ) -> Result<(), End> {
+        let ([first, ..], [first_to, ..]) = (self.0, to.0);
+        // Most spans are in the first pieces.
+        let (window, window_to) = (first.window(), first_to.window());
+        let find = |Span { address, length }| {
+            let found = window.find(address, length.into());
+            found.map_or_else(|| self.find_elsewhere(address, length.into()), Ok).map_err(End::From)
+        };
+        pieces(from, targets, length, find, |source: u64, offset, length, address| {
+            let (source, bytes) = (source + u64::from(offset), u64::from(length));
+            let target = window_to.find(address, bytes);
+            let target = target.map_or_else(|| to.find_elsewhere(address, bytes), Ok).map_err(End::To)?;
+            // As above.
+            if source.abs_diff(target) < bytes {
+                return Err(End::To(Outside { address }));
+            }
+            // SAFETY: as above.
+            unsafe { copy(target as usize, source as usize, length as usize) };
+            Ok(())
+        })
     }
 }
 
@@ -304,7 +367,7 @@ mod tests {
     /// These members are of no other test.
     #[test]
     fn bytes_go_from_member_to_member() {
-        let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 8]));
+        let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 9]));
         let here = words.as_ptr().expose_provenance() as u64;
         let [from, to] = [3, 7].map(|member| GuestMemory::of(member).unwrap());
         attach([member_device(3, 1), 0x1000, 32, here, 0]);
@@ -322,6 +385,26 @@ mod tests {
         assert_eq!(transfer(&from, 8, 0x1003), Err(End::To(outside(0x1003))), "they overlap");
         assert_eq!(transfer(&from, 0, 0x1001), Ok(()));
         assert_eq!(from.on_bus(0x1001, 23), None, "the device does not reach it");
+        // From spans to spans, of both pieces.
+        attach([member_device(7, 1), 0x8000, 8, here + 64, 0]);
+        let spans = |list: [(u64, u32); 2]| list.map(|(address, length)| Span { address, length });
+        let copy = |to: &GuestMemory, sources, targets| {
+            let sources = (&spans(sources)[..], Place::behind_first(1));
+            from.transfer_spans(sources, to, (&spans(targets)[..], Place::START), 11)
+        };
+        let (sources, targets) = ([(0x1001, 4), (0x100a, 10)], [(0x1010, 8), (0x8002, 6)]);
+        assert_eq!(copy(&to, sources, targets), Ok(()));
+        let mut pieces = [[0; 8]; 2];
+        to.read(0x1010, &mut pieces[0]).unwrap();
+        to.read(0x8000, &mut pieces[1]).unwrap();
+        assert_eq!(&pieces, &[*b"rom to p", *b"\0\0age\0\0\0"]);
+        assert_eq!(copy(&to, sources, [(0x1010, 8), (0x8006, 6)]), Err(End::To(outside(0x8006))));
+        assert_eq!(copy(&to, [(0x1001, 4), (0x101c, 10)], targets), Err(End::From(outside(0x101c))));
+        assert_eq!(
+            copy(&from, sources, [(0x1010, 8), (0x100d, 6)]),
+            Err(End::To(outside(0x100d))),
+            "they overlap"
+        );
         detach(MEMBERS);
         detach(7);
         assert_eq!(to.read(0x1004, &mut read), Err(outside(0x1004)));

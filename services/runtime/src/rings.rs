@@ -8,10 +8,10 @@
 use core::ptr::with_exposed_provenance as place;
 use core::sync::atomic::{AtomicU16, Ordering};
 
-use turnstile_virtio::ring::{Areas, Layout};
+use turnstile_virtio::ring::{Areas, DESCRIPTOR, Descriptor, Layout};
 use turnstile_virtio::rings::Rings;
 
-use crate::copy::write_word;
+use crate::copy::{read_words, write_word};
 use crate::memory::{GuestMemory, Outside};
 
 /// The rings of a queue.
@@ -20,6 +20,8 @@ pub struct GuestRings {
     /// Where the driver's area and the device's are here, aligned to 2.
     driver: usize,
     device: usize,
+    /// Where the descriptors are here.
+    table: usize,
     /// Where the descriptors are, as the driver says.
     descriptors: u64,
     /// How many descriptors there are: a power of two, and within both areas.
@@ -54,10 +56,11 @@ impl GuestRings {
 impl Rings<GuestMemory> for GuestRings {
     fn find(memory: &GuestMemory, layout: &Layout) -> Result<Self, Outside> {
         let (Areas { descriptors, driver, device }, size) = (layout.areas(), layout.size());
-        let [_, driver_length, device_length] = Areas::lengths(size);
+        let [table_length, driver_length, device_length] = Areas::lengths(size);
         Ok(Self {
             driver: Self::area(memory, driver, driver_length)?,
             device: Self::area(memory, device, device_length)?,
+            table: Self::area(memory, descriptors, table_length)?,
             descriptors,
             size,
         })
@@ -71,6 +74,12 @@ impl Rings<GuestMemory> for GuestRings {
     #[inline(always)] // A load.
     fn descriptors(&self) -> u64 {
         self.descriptors
+    }
+
+    #[inline(always)] // Two loads.
+    fn descriptor(&self, _: &GuestMemory, index: u16) -> Result<Descriptor, Outside> {
+        // SAFETY: the slot is below the size.
+        Ok(Descriptor::from_words(unsafe { read_words(self.table + DESCRIPTOR as usize * self.slot(index)) }))
     }
 
     #[inline(always)] // On the path of every batch, as those below.
@@ -163,6 +172,12 @@ mod tests {
         assert_eq!((rings.load_available(&memory), rings.used_event(&memory)), (Ok(0x42), Ok(0x4c)));
         assert_eq!((rings.available_flags(&memory), rings.load_used(&memory)), (Ok(0x40), Ok(0x52)));
         assert_eq!((Rings::size(&rings), Rings::descriptors(&rings)), (4, 0x1000));
+        for index in 0..4 {
+            let descriptor = Rings::<GuestMemory>::descriptor(&rings, &memory, index);
+            assert_eq!(descriptor, Rings::descriptor(&layout, &memory, index));
+        }
+        let wrapped = rings.descriptor(&memory, 7);
+        assert_eq!(wrapped, rings.descriptor(&memory, 3), "nothing behind the table is read");
         rings.store_flags(&memory, 1).unwrap();
         rings.store_used(&memory, 2).unwrap();
         rings.store_event(&memory, 3).unwrap();

@@ -16,6 +16,16 @@ pub struct Span {
     pub length: u32,
 }
 
+impl Span {
+    /// Leaves out its first bytes, at most all. False if no others are left.
+    #[inline(always)] // On the path of every buffer.
+    pub(crate) const fn skip(&mut self, bytes: u32) -> bool {
+        self.address = self.address.wrapping_add(bytes as u64);
+        self.length -= bytes;
+        self.length != 0
+    }
+}
+
 /// The buffers of a chain, up to `N`. Those without bytes are left out.
 #[derive(Debug)]
 pub struct Segments<const N: usize> {
@@ -121,6 +131,12 @@ impl Place {
         let span = spans.get(self.index)?;
         let length = span.length.saturating_sub(self.offset);
         Some(Span { address: span.address.wrapping_add(self.offset.into()), length })
+    }
+
+    /// The next bytes that lie together, and the spans behind them.
+    #[inline(always)] // On the path of every packet.
+    pub(crate) fn rest(self, spans: &[Span]) -> (Option<Span>, &[Span]) {
+        (self.peek(spans), spans.get(self.index + 1..).unwrap_or_default())
     }
 
     /// Takes the next bytes that lie together, at most `most`, which is not 0. `None` behind the last.

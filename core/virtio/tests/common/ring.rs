@@ -61,8 +61,14 @@ impl Ring {
             }
         };
         assert_eq!(chain.next(&self.ram), Ok(None), "behind the end or an error is nothing");
-        // Taken as one that has one buffer, it says the same.
+        // Taken as one that has one buffer, it says the same; in a run, too.
         self.queue.put_back(chain.finish());
+        match device::Run::new(&mut self.queue).pop_one(&self.ram).map(|one| one.expect("it was given back"))
+        {
+            Ok(device::One::Buffer(_, buffer)) => assert_eq!(result, Ok(vec![buffer])),
+            Ok(device::One::Not(_)) => {}
+            Err(violation) => assert_eq!(result, Err(violation)),
+        }
         let token = match self.queue.pop_one(&self.ram) {
             Ok(one) => match one.expect("it was given back") {
                 device::One::Buffer(token, buffer) => {

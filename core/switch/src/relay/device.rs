@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What receives behind a port.
+
+use turnstile_net::control::Control;
+use turnstile_net::settings::Accepts;
+use turnstile_virtio::device::Queue;
+use turnstile_virtio::memory::Memory;
+use turnstile_virtio::ring::Layout;
+use turnstile_virtio::rings::Rings;
+use turnstile_virtio::violation::Violation;
+
+use crate::patience::Patience;
+
+/// How many buffers a packet that is received has at most: 64 KiB in buffers of 1 KiB, and something more.
+pub const RECEIVED_BUFFERS: usize = 80;
+
+/// The device behind a port, as far as it receives, while its driver is ready.
+#[derive(Debug)]
+pub struct Device<const Q: usize, R = Layout> {
+    /// Which packets its driver wants, and by how many queues.
+    pub control: Control,
+    /// What its driver has agreed to.
+    pub accepts: Accepts,
+    /// How many bytes a packet of its driver has at most, that is no segment.
+    pub longest: u32,
+    pub(super) receive: [Option<Queue<R>>; Q],
+    pub(super) patience: Patience,
+    /// Queues that have received something and were not asked whether they want an interrupt: a bit for each pair.
+    unasked: u64,
+    /// Queues that want an interrupt: a bit each, by their numbers.
+    pub(super) owed: u64,
+}
+
+impl<const Q: usize, R> Device<Q, R> {
+    /// A device whose queues are yet to come.
+    pub const fn new(control: Control, accepts: Accepts, longest: u32) -> Self {
+        let receive = [const { None }; Q];
+        let patience = Patience::NEW;
+        Self { control, accepts, longest, receive, patience, unasked: 0, owed: 0 }
+    }
+
+    /// One of its pairs has received something.
+    #[inline(always)] // A few instructions.
+    pub(super) fn delivered(&mut self, pair: usize, now: u64) {
+        self.patience.taken(now);
+        self.unasked |= 1 << pair;
+    }
+
+    /// Calls a function with the number of each queue whose driver wants an interrupt.
+    #[inline(always)] // On the path of every packet.
+    pub(super) fn interrupt<M: Memory>(&mut self, memory: &M, mut each: impl FnMut(usize))
+    where
+        R: Rings<M>,
+    {
+        while self.unasked != 0 {
+            let pair = self.unasked.trailing_zeros() as usize;
+            self.unasked &= self.unasked - 1;
+            let queue = self.receive.get_mut(pair).and_then(Option::as_mut);
+            // Who cannot be asked is found to have broken a rule with the next packet.
+            if queue.is_some_and(|queue| queue.publish(memory).unwrap_or(true)) {
+                self.owed |= 1 << (2 * pair);
+            }
+        }
+        while self.owed != 0 {
+            let number = self.owed.trailing_zeros() as usize;
+            self.owed &= self.owed - 1;
+            each(number);
+        }
+    }
+
+    /// Asks for a notification when its driver offers more buffers than there are now. Returns whether there are some.
+    pub(super) fn arm<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
+        let mut there = false;
+        for queue in self.receive.iter_mut().flatten() {
+            // Behind all that is there: too few are not what is waited for.
+            let mut tokens = [const { None }; RECEIVED_BUFFERS];
+            for place in &mut tokens {
+                let Some(chain) = queue.pop(memory)? else { break };
+                *place = Some(chain.finish());
+                there = true;
+            }
+            there |= queue.arm(memory)?;
+            tokens.into_iter().rev().flatten().for_each(|token| queue.put_back(token));
+        }
+        Ok(there)
+    }
+}

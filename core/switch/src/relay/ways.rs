@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The ways that packets go: what is in a sender's queue is judged, and handed to the devices of those it is for.
+
+use turnstile_net::frame::Frame;
+use turnstile_net::plain::{ENDS, Plain};
+use turnstile_net::receive::{Broken, Delivery, Room};
+use turnstile_net::software;
+use turnstile_net::transfer::Transfer;
+use turnstile_virtio::device::{Chain, One, Queue};
+use turnstile_virtio::rings::Rings;
+use turnstile_virtio::violation::Violation;
+
+use super::device::{Device, RECEIVED_BUFFERS};
+use crate::flow::flow;
+use crate::port::Counters;
+use crate::switch::{Switch, Verdict};
+
+/// How many buffers a packet that is sent has at most: Linux has up to 17 pieces of data, with header and head.
+pub const SENT_BUFFERS: usize = 24;
+
+/// A call ends behind so many bytes, that of each receiver counted, whatever else it may do.
+const SLICE: u64 = 64 << 10;
+/// A buffer of a receiver counts as so many: its descriptor.
+const DESCRIPTOR: u64 = 16;
+
+/// Why [`Relay::pump`](super::Relay::pump) has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// All is sent, and the driver notifies when there is more.
+    Idle,
+    /// As much was sent as may be in a call: call again.
+    Spent,
+    /// Call again in so many nanoseconds: the port has sent as much as it may.
+    Wait(u64),
+    /// Call again when this port's driver has offered buffers, or in so many nanoseconds.
+    Full(usize, u64),
+}
+
+/// Where the last packet of a call went. If the next one of the same port has the same ends, it goes there, too: between the two nothing changes that
+/// decides about it but what a limited port may send.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// Addresses, and the tag behind them.
+    ends: [u8; ENDS],
+    to: usize,
+}
+
+/// All but the queues of senders.
+#[derive(Debug)]
+pub(super) struct Ways<const P: usize, const Q: usize, const SETS: usize, R> {
+    pub(super) switch: Switch<P, SETS>,
+    pub(super) devices: [Option<Device<Q, R>>; P],
+    frame: Frame<SENT_BUFFERS>,
+    room: Room<RECEIVED_BUFFERS>,
+    /// Ports that have something to ask or to tell.
+    pub(super) touched: u64,
+    /// Receivers that have broken a rule.
+    pub(super) broken: u64,
+    /// How many bytes this call has copied, or read in vain.
+    cost: u64,
+}
+
+impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
+    /// Without devices.
+    pub(super) const fn new() -> Self {
+        Self {
+            switch: Switch::new(),
+            devices: [const { None }; P],
+            frame: Frame::new(),
+            room: Room::new(),
+            touched: 0,
+            broken: 0,
+            cost: 0,
+        }
+    }
+
+    /// Sends packets. Returns whether the sender wants an interrupt, too.
+    pub(super) fn drain<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        memory: &M,
+        (port, queue): (usize, &mut Queue<R>),
+        now: u64,
+        most: u32,
+    ) -> Result<(Rest, bool), Violation>
+    where
+        R: Rings<M>,
+    {
+        let Some(device) = self.devices.get(port).and_then(Option::as_ref) else {
+            return Ok((Rest::Idle, false));
+        };
+        let longest = device.longest;
+        let (mut left, mut interrupt, mut last) = (most, false, None);
+        self.cost = 0;
+        queue.suppress(memory)?;
+        loop {
+            let rest = loop {
+                let Some(fewer) = left.checked_sub(1).filter(|_| self.cost < SLICE) else {
+                    break Rest::Spent;
+                };
+                left = fewer;
+                let (plain, token) = match queue.pop_one(memory)? {
+                    Some(One::Buffer(token, buffer)) => (Plain::read(memory, buffer, longest)?, token),
+                    Some(One::Not(token)) => (None, token),
+                    None => break Rest::Idle,
+                };
+                let (rest, token) = match plain {
+                    Some(plain) => {
+                        (self.forward_plain(memories, memory, (port, &mut last), &plain, now)?, token)
+                    }
+                    None => {
+                        last = None;
+                        let mut chain = queue.chain(token);
+                        (self.forward_any(memories, memory, port, &mut chain, now)?, chain.finish())
+                    }
+                };
+                if let Some(rest) = rest {
+                    queue.put_back(token);
+                    break rest;
+                }
+                queue.complete(memory, token, 0)?;
+                queue.show(memory)?;
+            };
+            interrupt |= queue.publish(memory)?;
+            if rest != Rest::Idle || !queue.arm(memory)? {
+                return Ok((rest, interrupt));
+            }
+        }
+    }
+
+    /// Brings a packet to where it goes. Returns why it must wait, if it must: then nobody has it. An error is the sender's.
+    #[inline(always)] // On the path of every packet.
+    fn forward_plain<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        memory: &M,
+        (port, last): (usize, &mut Option<Last>),
+        plain: &Plain,
+        now: u64,
+    ) -> Result<Option<Rest>, Violation>
+    where
+        R: Rings<M>,
+    {
+        let to = match last {
+            Some(Last { ends, to }) if ends == plain.ends() => *to,
+            _ => match self.switch.judge(port, plain.head(), now) {
+                Verdict::To(ports) if ports.is_power_of_two() => {
+                    let to = ports.trailing_zeros() as usize;
+                    *last = (!self.switch.is_limited(port)).then(|| Last { ends: *plain.ends(), to });
+                    to
+                }
+                verdict => {
+                    *last = None;
+                    self.frame.set(plain);
+                    return self.follow(verdict, memories, memory, port, now);
+                }
+            },
+        };
+        if self.hand_over(memories, memory, to, plain, now)? {
+            self.switch.sent(port, plain.length(), now);
+            return Ok(None);
+        }
+        self.frame.set(plain);
+        self.follow(Verdict::To(1 << to), memories, memory, port, now)
+    }
+
+    /// Brings a packet to a port whose driver takes it as it is, into one buffer. False if that is not so: then nothing has happened.
+    #[inline(always)] // On the path of every packet.
+    fn hand_over<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        from: &M,
+        port: usize,
+        plain: &Plain,
+        now: u64,
+    ) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
+        let device = self.devices.get_mut(port).and_then(Option::as_mut);
+        let (Some(device), Some(memory)) = (device, memories.get(port)) else { return Ok(false) };
+        if device.control.pairs > 1 || !device.control.wants(plain.head()) {
+            return Ok(false);
+        }
+        let Some(queue) = device.receive.first_mut().and_then(Option::as_mut) else { return Ok(false) };
+        match plain.deliver((queue, memory), from) {
+            Ok(false) => return Ok(false),
+            Ok(true) => {
+                self.cost += u64::from(plain.length()) + DESCRIPTOR;
+                self.touched |= 1 << port;
+                device.delivered(0, now);
+                self.switch.received(port, plain.length());
+            }
+            Err(Broken::Sender(violation)) => return Err(violation),
+            Err(Broken::Receiver(_)) => self.put_out(port),
+        }
+        Ok(true)
+    }
+
+    /// Brings any packet to where it goes.
+    #[inline(never)] // What most packets need stays in registers.
+    fn forward_any<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        memory: &M,
+        port: usize,
+        chain: &mut Chain,
+        now: u64,
+    ) -> Result<Option<Rest>, Violation>
+    where
+        R: Rings<M>,
+    {
+        let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(None) };
+        let (accepts, longest) = (device.accepts, device.longest);
+        if self.frame.read(memory, chain, &accepts, longest)?.is_err() {
+            self.switch.count(port, |counters| counters.malformed += 1);
+            return Ok(None);
+        }
+        let verdict = self.switch.judge(port, self.frame.head(), now);
+        self.follow(verdict, memories, memory, port, now)
+    }
+
+    /// Does with the frame what was decided.
+    #[inline(never)] // As above.
+    fn follow<M: Transfer>(
+        &mut self,
+        verdict: Verdict,
+        memories: &[M; P],
+        memory: &M,
+        port: usize,
+        now: u64,
+    ) -> Result<Option<Rest>, Violation>
+    where
+        R: Rings<M>,
+    {
+        let add: fn(&mut Counters) = match verdict {
+            Verdict::Wait(nanoseconds) => return Ok(Some(Rest::Wait(nanoseconds))),
+            Verdict::To(0) => |counters| counters.unwanted += 1,
+            Verdict::To(ports) => {
+                let mut left = ports;
+                while left != 0 {
+                    let to = left.trailing_zeros() as usize;
+                    left &= left - 1;
+                    let Some(target) = memories.get(to) else { continue };
+                    let full = self.deliver((to, target), memory, now)?;
+                    if full != 0 && ports.is_power_of_two() {
+                        if !self.switch.is_impatient(port) {
+                            return Ok(Some(Rest::Full(to, full)));
+                        }
+                        self.switch.count(to, |counters| counters.overrun += 1);
+                    }
+                }
+                self.switch.sent(port, self.frame.length(), now);
+                return Ok(None);
+            }
+            Verdict::Spoofed => |counters| counters.spoofed += 1,
+            Verdict::Malformed => |counters| counters.malformed += 1,
+        };
+        self.switch.count(port, add);
+        Ok(None)
+    }
+
+    /// Brings the frame to a port. Returns for how many nanoseconds it may wait there for buffers; 0 if it has gone, or is lost.
+    fn deliver<M: Transfer>(
+        &mut self,
+        (port, memory): (usize, &M),
+        from: &M,
+        now: u64,
+    ) -> Result<u64, Violation>
+    where
+        R: Rings<M>,
+    {
+        let frame = &mut self.frame;
+        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(0) };
+        if !device.control.wants(frame.head()) {
+            return Ok(0);
+        }
+        let mut pair = 0;
+        if device.control.pairs > 1 {
+            frame.extend(from)?;
+            pair = flow(frame.head()) as usize % usize::from(device.control.pairs);
+        }
+        // A queue that is not enabled takes nothing; the first one does.
+        let pair = if device.receive.get(pair).is_some_and(Option::is_some) { pair } else { 0 };
+        let Some(queue) = device.receive.get_mut(pair).and_then(Option::as_mut) else { return Ok(0) };
+        let merge = device.accepts.merge;
+        let delivery = if frame.suits(&device.accepts) {
+            self.room.deliver((queue, memory), merge, from, frame.packet())
+        } else {
+            software::deliver(&mut self.room, (queue, memory), merge, from, frame)
+        };
+        // Whatever has become of it: a receiver's buffers may be many, and of no use.
+        self.cost += u64::from(frame.length()) + DESCRIPTOR * u64::from(self.room.take_read());
+        match delivery {
+            Ok(Delivery::Done) => {
+                device.delivered(pair, now);
+                self.touched |= 1 << port;
+                self.switch.received(port, frame.length());
+            }
+            Ok(Delivery::Full) => {
+                let left = device.patience.left(now);
+                if left == 0 {
+                    self.switch.count(port, |counters| counters.overrun += 1);
+                }
+                return Ok(left);
+            }
+            Ok(Delivery::TooLong) => self.switch.count(port, |counters| counters.overrun += 1),
+            Err(Broken::Sender(violation)) => return Err(violation),
+            Err(Broken::Receiver(_)) => self.put_out(port),
+        }
+        Ok(0)
+    }
+
+    /// A receiver has broken a rule.
+    #[cold]
+    #[inline(never)]
+    fn put_out(&mut self, port: usize) {
+        self.broken |= 1 << port;
+        self.devices.iter_mut().skip(port).take(1).for_each(|device| *device = None);
+    }
+}

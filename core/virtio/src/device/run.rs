@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Chains that are taken one behind the other and go back together, as those for one packet do.
+
+use super::chain::{Chain, Token};
+use super::queue::{One, Queue, only};
+use crate::memory::Memory;
+use crate::rings::Rings;
+use crate::violation::Violation;
+
+/// The head of a chain of a [`Run`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head(u16);
+
+/// How a chain goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used(u64);
+
+impl Used {
+    /// A place for one.
+    pub const NONE: Self = Self(0);
+
+    /// With the number of bytes that were written to the chain from its beginning.
+    #[inline(always)] // A move.
+    pub const fn new(head: Head, written: u32) -> Self {
+        Self(head.0 as u64 | (written as u64) << 32)
+    }
+}
+
+/// Chains from the next one of a queue on. Until [`Run::complete`] none is taken: whoever drops the run leaves the queue as it was.
+#[derive(Debug)]
+pub struct Run<'a, R> {
+    queue: &'a mut Queue<R>,
+    rings: R,
+    /// The next available entry to take.
+    next: u16,
+    /// The driver's index, as it was last read.
+    seen: u16,
+    /// How many entries can be taken before the driver's index is looked at.
+    ready: u16,
+}
+
+impl<'a, R: Copy> Run<'a, R> {
+    /// Begins with the next chain.
+    #[inline(always)] // On the path of every packet: what it keeps in mind stays in registers.
+    pub const fn new(queue: &'a mut Queue<R>) -> Self {
+        let (rings, next, seen) = (queue.rings, queue.next, queue.seen);
+        Self { queue, rings, next, seen, ready: 0 }
+    }
+
+    /// Goes on to the next chain that the driver has offered. `None` if there is none now.
+    #[inline(always)] // On the path of every buffer.
+    pub fn pop_one<M: Memory>(&mut self, memory: &M) -> Result<Option<One<Head>>, Violation>
+    where
+        R: Rings<M>,
+    {
+        if self.ready == 0 && !self.look(memory)? {
+            return Ok(None);
+        }
+        let head = self.rings.available(memory, self.next)?;
+        if head >= self.rings.size() {
+            return Err(Violation::Head(head));
+        }
+        self.ready -= 1;
+        self.next = self.next.wrapping_add(1);
+        Ok(Some(match only(memory, self.rings.descriptor(memory, head)?)? {
+            Some(buffer) => One::Buffer(Head(head), buffer),
+            None => One::Not(Head(head)),
+        }))
+    }
+
+    /// Counts the entries that are ready, and reads the driver's index if all are taken. Returns whether there are some.
+    #[inline(always)] // On the path of every batch.
+    fn look<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
+        if self.seen == self.next {
+            self.seen = self.queue.find(memory, self.next)?;
+        }
+        let there = self.seen.wrapping_sub(self.next);
+        // An honest driver has no descriptor left for more chains than the queue has descriptors.
+        let room = self.rings.size().saturating_sub(self.next.wrapping_sub(self.queue.used));
+        if there != 0 && room == 0 {
+            return Err(Violation::TooMany);
+        }
+        self.ready = there.min(room);
+        Ok(there != 0)
+    }
+
+    /// The chain of a head, from its beginning, whatever was read of it.
+    pub fn chain<M: Memory>(&self, head: Head) -> Chain
+    where
+        R: Rings<M>,
+    {
+        self.queue.chain(Token { head: head.0, generation: self.queue.generation })
+    }
+
+    /// Takes all chains of the run and returns them, in their order: `used` has one entry for each. The driver sees all of them at once;
+    /// whether it wants an interrupt is asked by [`Queue::publish`], which must follow.
+    #[inline(always)] // On the path of every packet.
+    pub fn complete<M: Memory>(self, memory: &M, used: &[Used]) -> Result<(), Violation>
+    where
+        R: Rings<M>,
+    {
+        let Self { queue, rings, next, seen, .. } = self;
+        let mut index = queue.used;
+        for entry in used {
+            rings.write_used(memory, index, entry.0)?;
+            index = index.wrapping_add(1);
+        }
+        (queue.next, queue.seen, queue.used) = (next, seen, index);
+        queue.show(memory)
+    }
+}
