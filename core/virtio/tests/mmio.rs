@@ -79,7 +79,7 @@ fn entropy() -> mmio::Device<1, ()> {
     mmio::Device::new(ENTROPY, 0, Registers::new(Features::empty(), &[], [8]), ())
 }
 
-/// A driver may look at its queues before it acknowledges, as Zephyr's does, or behind that, as Linux's: neither loses a reason.
+/// A driver may look at its queues before it acknowledges, as some do, or behind that, as Linux's: neither loses a reason.
 #[test]
 fn an_acknowledgement_takes_away_what_the_driver_has_read() {
     let mut device = entropy();

@@ -21,7 +21,7 @@ const QUEUE_RESET: u64 = 0xc0;
 enum Acknowledges {
     /// Before it looks at its queue, as Linux's.
     First,
-    /// Behind that, as Zephyr's.
+    /// Behind that, as others.
     Last,
 }
 
