@@ -5,6 +5,7 @@ use core::fmt;
 
 use turnstile_service::image;
 
+use crate::service::ServiceDevice;
 use crate::spec_error::{SpecError, VmLabel};
 use crate::{MAX_FUNCTIONS, MAX_NAME, MAX_PHYSICAL_CPUS};
 
@@ -39,8 +40,8 @@ pub enum ServiceError {
     SameDrive(usize),
     /// Its VM has [`MAX_FUNCTIONS`] PCI functions before it.
     TooManyFunctions,
-    /// It is a source of random numbers and does not reach its VM's memory.
-    EntropyMemory,
+    /// It is this device, a PCI function that reaches its VM's memory, and does not.
+    FunctionMemory(ServiceDevice),
     /// It is a network and serves one VM.
     NetworkVm,
     /// It is a network and does not reach its VMs' memory.
@@ -88,7 +89,9 @@ impl fmt::Display for ServiceError {
             Self::TooManyFunctions => {
                 write!(f, "its VM has too many PCI functions; give it at most {MAX_FUNCTIONS}")
             }
-            Self::EntropyMemory => f.write_str("its device is `entropy`, so it must reach its VM's memory"),
+            Self::FunctionMemory(device) => {
+                write!(f, "its device is `{}`, so it must reach its VM's memory", device.name())
+            }
             Self::NetworkVm => f.write_str("it is a network, whose VMs its ports name; name none of its own"),
             Self::NetworkMemory => f.write_str("it is a network, so it must reach its VMs' memory"),
             Self::UplinkDevice => f.write_str("it has an uplink, so its device must be `network`"),

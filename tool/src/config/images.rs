@@ -112,7 +112,7 @@ impl Loader<'_> {
         let initrd = match &vm.initrd {
             Some(initrd) => match drivers(vm, initrd).filter(|_| has_pci && self.absent == Absent::Get) {
                 Some(flavour) => {
-                    let drivers = Drivers { entropy: vm.entropy.is_some() };
+                    let drivers = Drivers { entropy: vm.entropy.is_some(), console: vm.console.is_some() };
                     let initrd = setup::debian::initrd_with(self.layout, self.isa, flavour, drivers)?;
                     Some(initrd.into())
                 }

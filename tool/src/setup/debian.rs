@@ -48,14 +48,20 @@ const DRIVERS: [&str; 15] = [
 /// Those of entropy devices, likewise. Only VMs that have one load them.
 const ENTROPY_DRIVERS: [&str; 2] = ["drivers/char/hw_random/rng-core", "drivers/char/hw_random/virtio-rng"];
 
-/// The folders of the cache with drivers, and which ones are in each.
-const SETS: [(&str, &[&str]); 2] = [("drivers", &DRIVERS), ("drivers-entropy", &ENTROPY_DRIVERS)];
+/// Those of virtio consoles, likewise.
+const CONSOLE_DRIVERS: [&str; 1] = ["drivers/char/virtio_console"];
+
+/// The folders of the cache with drivers, and which ones are in each. The first is every VM's with drivers.
+const SETS: [(&str, &[&str]); 3] =
+    [("drivers", &DRIVERS), ("drivers-entropy", &ENTROPY_DRIVERS), ("drivers-console", &CONSOLE_DRIVERS)];
 
 /// Which drivers a VM needs beside those of disks and network devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drivers {
     /// Those of entropy devices.
     pub entropy: bool,
+    /// Those of virtio consoles.
+    pub console: bool,
 }
 
 /// Which of Debian's kernels.
@@ -157,7 +163,8 @@ fn drivers_with(
     let folder = folder(layout, isa, flavour);
     // Somebody else may be about to fetch them.
     let _lock = Lock::take(&folder, "lock")?;
-    let sets = &SETS[..if more.entropy { 2 } else { 1 }];
+    let wanted = [true, more.entropy, more.console];
+    let sets: Vec<_> = SETS.into_iter().zip(wanted).filter_map(|(set, is)| is.then_some(set)).collect();
     let has = |(name, drivers): &(&str, &[&str])| {
         fs::read_to_string(folder.join(name).join(LIST)).ok() == Some(drivers.join("\n"))
     };
@@ -374,10 +381,12 @@ mod tests {
     }
 
     #[test]
-    fn drivers_of_entropy_devices_are_apart_and_come_last() {
+    fn drivers_of_few_vms_are_apart_and_come_last() {
         let folder = tempfile::tempdir().unwrap();
         let (root, cache) = (folder.path().join("root"), folder.path().join("cache"));
-        for name in ["virtio/virtio", "char/hw_random/rng-core", "char/hw_random/virtio-rng"] {
+        for name in
+            ["virtio/virtio", "char/hw_random/rng-core", "char/hw_random/virtio-rng", "char/virtio_console"]
+        {
             let file = root.join(format!("lib/modules/6.1/kernel/drivers/{name}.ko"));
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, name).unwrap();
@@ -389,5 +398,6 @@ mod tests {
         };
         assert_eq!(names("drivers"), ["00-virtio.ko"]);
         assert_eq!(names("drivers-entropy"), ["15-rng-core.ko", "16-virtio-rng.ko"]);
+        assert_eq!(names("drivers-console"), ["17-virtio_console.ko"]);
     }
 }

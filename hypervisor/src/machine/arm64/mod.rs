@@ -268,7 +268,7 @@ impl Machine {
         let device = match device {
             ServiceDevice::Uart => map.uart,
             ServiceDevice::Extra => map.service,
-            ServiceDevice::Pci | ServiceDevice::Network | ServiceDevice::Entropy => {
+            ServiceDevice::Pci | ServiceDevice::Network | ServiceDevice::Entropy | ServiceDevice::Console => {
                 return Site::Function(self.function(slot));
             }
         };

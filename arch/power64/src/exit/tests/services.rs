@@ -19,7 +19,9 @@ use crate::service::{Bar, ISA, Port, Served, Service, Services, Space};
 struct Nothing;
 
 impl Outside for Nothing {
-    fn print(&self, _: u64, _: [u64; 2]) {}
+    fn print(&self, _: u64, _: [u64; 2]) -> u64 {
+        0
+    }
     fn log(&self, _: u64, _: [u64; 2]) {}
     fn random(&self) -> Option<u64> {
         None
@@ -42,8 +44,8 @@ impl Outside for Nothing {
     fn alarm(&self, _: u64) -> u64 {
         0
     }
-    fn typed(&self) -> (u64, u64) {
-        (0, 0)
+    fn typed(&self) -> Typed {
+        Typed::default()
     }
     fn took(&self, _: u64) {}
     fn allow(&self, _: bool) {}
