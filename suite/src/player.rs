@@ -172,6 +172,7 @@ impl<'a> Player<'a> {
             | Step::Wait(_)
             | Step::Read
             | Step::ReadAtRest
+            | Step::Resize(..)
             | Step::PowerCut => true,
         }
     }
