@@ -3,7 +3,7 @@
 
 use std::string::String;
 
-use turnstile_arch_common::service::Outside;
+use turnstile_arch_common::service::{Outside, Typed};
 use turnstile_papr::rtas::Function;
 use turnstile_service::abi::{CONFIGURATION, Kind, member_device};
 use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};

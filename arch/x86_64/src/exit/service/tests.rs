@@ -16,7 +16,7 @@ use crate::cpu::regs::{cr0, cr4};
 use crate::cpu::svm::{Vmcb, code};
 use crate::exit::tests::{handle, machine_with_ports};
 use crate::exit::tier::Code;
-use crate::service::{Bar, Port, Registers, Service, Services, Space, pretend};
+use crate::service::{Bar, Port, Registers, Service, Services, Space, Typed, pretend};
 use crate::vcpu::frame::{Frame, number};
 
 std::thread_local! {
