@@ -112,7 +112,7 @@ impl ServiceSpec<'_> {
             (Some(_), ServiceDevice::Network) => Err(ServiceError::NetworkVm),
             (None, _) => Err(ServiceError::VmMissing),
             (Some(_), ServiceDevice::Entropy | ServiceDevice::Console) if !self.memory => {
-                Err(ServiceError::FunctionMemory(self.device))
+                Err(ServiceError::FunctionMemory(self.device.name()))
             }
             (Some(vm), _) => self.check_with(vms.get(vm).ok_or(ServiceError::NoVm(vm))?),
         }

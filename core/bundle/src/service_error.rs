@@ -5,7 +5,6 @@ use core::fmt;
 
 use turnstile_service::image;
 
-use crate::service::ServiceDevice;
 use crate::spec_error::{SpecError, VmLabel};
 use crate::{MAX_FUNCTIONS, MAX_NAME, MAX_PHYSICAL_CPUS};
 
@@ -40,8 +39,8 @@ pub enum ServiceError {
     SameDrive(usize),
     /// Its VM has [`MAX_FUNCTIONS`] PCI functions before it.
     TooManyFunctions,
-    /// It is this device, a PCI function that reaches its VM's memory, and does not.
-    FunctionMemory(ServiceDevice),
+    /// Its device has this name, is a PCI function that reaches its VM's memory, and does not.
+    FunctionMemory(&'static str),
     /// It is a network and serves one VM.
     NetworkVm,
     /// It is a network and does not reach its VMs' memory.
@@ -90,7 +89,7 @@ impl fmt::Display for ServiceError {
                 write!(f, "its VM has too many PCI functions; give it at most {MAX_FUNCTIONS}")
             }
             Self::FunctionMemory(device) => {
-                write!(f, "its device is `{}`, so it must reach its VM's memory", device.name())
+                write!(f, "its device is `{device}`, so it must reach its VM's memory")
             }
             Self::NetworkVm => f.write_str("it is a network, whose VMs its ports name; name none of its own"),
             Self::NetworkMemory => f.write_str("it is a network, so it must reach its VMs' memory"),
