@@ -59,7 +59,7 @@ fuzz_target!(|bytes: (u8, Vec<u8>, u64, Vec<u8>)| {
             0 => ports.listen(&mut queue, &ram).map(drop),
             1 => ports.speak(&mut queue, &ram).map(drop),
             2 => output.serve(&mut queue, &ram, &mut world, 9).map(drop),
-            3 => input(&mut queue, &ram, &[1; 100]).map(drop),
+            3 => input(&mut queue, &ram, &[1; 100], |_, _| {}).map(drop),
             4 => serve(&mut queue, &ram, &mut world, 9).map(drop),
             kind => {
                 let kind = [Kind::Inflate, Kind::Deflate, Kind::Report][usize::from(kind - 5)];

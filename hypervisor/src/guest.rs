@@ -7,6 +7,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::{Mutex, MutexGuard};
+use turnstile_bundle::ServiceDevice;
 use turnstile_link::{Event, StopReason, VmState};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
@@ -419,8 +420,15 @@ impl Guest {
         }
     }
 
-    /// Returns the service that is its console, if one is.
+    /// Returns the service that is its console, if one is: whoever has a virtio console types there.
     fn console(&self) -> Option<&'static Hosted> {
-        self.services.iter().copied().find(|service| service.is_console())
+        let is = |device| self.services.iter().copied().find(move |service| service.is(device));
+        is(ServiceDevice::Console).or_else(|| is(ServiceDevice::Uart))
+    }
+
+    /// The terminal of its console has another size. A serial port has none.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let is_terminal = |service: &&Hosted| service.is(ServiceDevice::Console);
+        self.console().filter(is_terminal).into_iter().for_each(|service| service.resize(columns, rows));
     }
 }

@@ -82,26 +82,28 @@ fn send(message: &Up<'_>) {
     let _ = turnstile_link::send(message, console::write);
 }
 
-/// Passes on a byte that a guest wrote to its console.
+/// Passes on what a guest wrote to its console: up to [`MAX_BYTES`](turnstile_link::MAX_BYTES) bytes, in one frame.
 #[inline(never)] // What it needs of the stack and the registers, other accesses to devices are not to pay for.
-pub fn console(vm: &'static Vm, byte: u8) {
+pub fn console(vm: &'static Vm, bytes: &[u8]) {
     if framed() {
-        return send(&Up::Console { vm: vm.id, bytes: &[byte] });
+        return send(&Up::Console { vm: vm.id, bytes });
     }
     let mut plain = PLAIN.lock();
-    let (last, ended) = *plain;
-    // Relaxed: set before any VM runs.
-    if SEVERAL.load(Ordering::Relaxed) {
-        if !ended && last != vm.id {
-            console::write(b"\r\n");
+    for &byte in bytes {
+        let (last, ended) = *plain;
+        // Relaxed: set before any VM runs.
+        if SEVERAL.load(Ordering::Relaxed) {
+            if !ended && last != vm.id {
+                console::write(b"\r\n");
+            }
+            if ended || last != vm.id {
+                console::write(vm.name.as_bytes());
+                console::write(b": ");
+            }
         }
-        if ended || last != vm.id {
-            console::write(vm.name.as_bytes());
-            console::write(b": ");
-        }
+        console::write(&[byte]);
+        *plain = (vm.id, byte == b'\n');
     }
-    console::write(&[byte]);
-    *plain = (vm.id, byte == b'\n');
 }
 
 fn reason_text(reason: StopReason) -> &'static str {
@@ -263,6 +265,8 @@ fn events(vm: &Vm, vcpu: u16, page: &Page) {
 pub trait Receiver {
     /// Takes what was typed for a VM.
     fn input(&self, vm: u8, bytes: &[u8]);
+    /// The terminal of a VM's console has another size.
+    fn resize(&self, vm: u8, columns: u16, rows: u16);
     /// Carries out a command of the tool.
     fn execute(&self, command: Command) -> Outcome;
 }
@@ -287,6 +291,7 @@ pub fn receive(receiver: &impl Receiver) {
         {
             match message {
                 Down::Input { vm, bytes } => receiver.input(vm, bytes),
+                Down::Size { vm, columns, rows } => receiver.resize(vm, columns, rows),
                 Down::Command(received) => command = Some(received),
             }
         }

@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use heapless::Deque;
 use spin::{Mutex, Once};
@@ -22,7 +23,7 @@ use crate::arch::cpu::{self, PerCpu};
 use crate::arch::exit::server;
 use crate::arch::memory;
 use crate::arch::service::{
-    Bar, Device, ISA, Outside, Port, Served, Service, Services, Space, Storage, Window,
+    Bar, Device, ISA, Outside, Port, Served, Service, Services, Space, Storage, Typed, Window,
 };
 use crate::arch::time;
 use crate::arch::vm::Vm;
@@ -42,10 +43,16 @@ const CONFIGURATION: u64 = 0x1000;
 
 /// What was typed for a service.
 #[derive(Default)]
-struct Typed {
+struct Keyboard {
     /// What waits, until the service takes it.
     waiting: Deque<u8, BACKLOG>,
     credit: Credit,
+    /// How many characters it has taken, in all its lives.
+    taken: u64,
+    /// The size of the terminal, as services know it.
+    size: u64,
+    /// The service was not told that size yet.
+    is_resized: bool,
 }
 
 /// A VM that a service serves, and what the service is to it. It may be several things to one VM, which is several members then.
@@ -80,7 +87,9 @@ pub struct Hosted {
     cpu: Option<&'static PerCpu>,
     /// The number of its alarm.
     alarm: usize,
-    typed: Mutex<Typed>,
+    typed: Mutex<Keyboard>,
+    /// How many characters it has printed, in all its lives.
+    printed: AtomicU64,
     /// The line that it has begun to write to the log.
     line: Mutex<heapless::String<LINE>>,
     service: Once<&'static Service>,
@@ -264,7 +273,8 @@ impl Hosted {
             driven,
             cpu,
             alarm: alarm::FIRST_SERVICE + number,
-            typed: Mutex::new(Typed::default()),
+            typed: Mutex::new(Keyboard::default()),
+            printed: AtomicU64::new(0),
             line: Mutex::new(heapless::String::new()),
             service: Once::new(),
         }));
@@ -323,9 +333,19 @@ impl Hosted {
         self.alarm
     }
 
-    /// Says whether it is its VM's console.
-    pub fn is_console(&self) -> bool {
-        self.device == ServiceDevice::Uart
+    /// Says whether it is this device of its VM.
+    pub fn is(&self, device: ServiceDevice) -> bool {
+        self.device == device
+    }
+
+    /// The terminal of its VM's console has another size. A VM that does not run is told when it starts.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let mut typed = self.typed.lock();
+        (typed.size, typed.is_resized) = (abi::terminal_size(columns, rows), true);
+        drop(typed);
+        if self.members.iter().any(Member::is_running) {
+            self.want(Pending::INPUT);
+        }
     }
 
     /// Takes what was typed into the VM's console. Who sends more than there is room for loses it.
@@ -352,7 +372,7 @@ impl Hosted {
     }
 
     /// Tells how much may be typed.
-    fn tell_room(&self, typed: &mut Typed) {
+    fn tell_room(&self, typed: &mut Keyboard) {
         let room = typed.credit.freed(typed.waiting.len());
         if let Some(vm) = self.owner() {
             line::room(vm, room);
@@ -411,6 +431,8 @@ impl Hosted {
             alarm::clear(self.alarm);
             self.drop_typed();
             self.line.lock().clear();
+            let mut typed = self.typed.lock();
+            typed.is_resized = typed.size != 0;
         }
         if let Some(service) = self.service.get() {
             service.reset();
@@ -504,10 +526,14 @@ impl Hosted {
 }
 
 impl Outside for Hosted {
-    fn print(&self, count: u64, words: [u64; 2]) {
+    fn print(&self, count: u64, words: [u64; 2]) -> u64 {
         if let Some(vm) = self.owner() {
-            abi::characters(count, words).for_each(|byte| line::console(vm, byte));
+            let bytes: heapless::Vec<u8, { abi::CHARACTERS as usize }> =
+                abi::characters(count, words).collect();
+            line::console(vm, &bytes);
         }
+        // Relaxed: only who is inside the service prints.
+        self.printed.fetch_add(count, Ordering::Relaxed).wrapping_add(count)
     }
 
     fn log(&self, count: u64, words: [u64; 2]) {
@@ -579,11 +605,17 @@ impl Outside for Hosted {
         now
     }
 
-    fn typed(&self) -> (u64, u64) {
-        let typed = self.typed.lock();
+    fn typed(&self) -> Typed {
+        let mut typed = self.typed.lock();
         let mut word = [0; OFFERED];
         word.iter_mut().zip(typed.waiting.iter()).for_each(|(place, byte)| *place = *byte);
-        (typed.waiting.len().min(OFFERED) as u64, u64::from_le_bytes(word))
+        Typed {
+            count: typed.waiting.len().min(OFFERED) as u64,
+            characters: u64::from_le_bytes(word),
+            position: typed.taken,
+            size: typed.size,
+            is_resized: core::mem::take(&mut typed.is_resized),
+        }
     }
 
     fn took(&self, count: u64) {
@@ -591,6 +623,7 @@ impl Outside for Hosted {
         for _ in 0..count {
             typed.waiting.pop_front();
         }
+        typed.taken = typed.taken.wrapping_add(count);
         self.tell_room(&mut typed);
     }
 

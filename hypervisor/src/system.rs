@@ -208,6 +208,12 @@ impl Receiver for System {
         }
     }
 
+    fn resize(&self, vm: u8, columns: u16, rows: u16) {
+        if let Some(guest) = self.guests.get(usize::from(vm)) {
+            guest.resize(columns, rows);
+        }
+    }
+
     fn execute(&self, command: Command) -> Outcome {
         match command {
             Command::Hello => {

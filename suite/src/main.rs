@@ -19,6 +19,7 @@ mod chosen;
 mod claims;
 mod cli;
 mod clobbers;
+mod console;
 mod control;
 mod debian;
 mod disks;

@@ -99,6 +99,7 @@ impl<'a> Player<'a> {
     fn step(&mut self, step: &Step) -> Verdict {
         match step {
             Step::Type(vm, text) => self.machine.session.type_into(*vm, text.as_bytes()),
+            Step::Resize(vm, columns, rows) => self.machine.session.resize(*vm, *columns, *rows),
             Step::Tell(command) => self.machine.session.command(*command),
             Step::Wait(milliseconds) => {
                 let until = Instant::now() + Duration::from_millis(*milliseconds);
@@ -171,6 +172,7 @@ impl<'a> Player<'a> {
             | Step::Wait(_)
             | Step::Read
             | Step::ReadAtRest
+            | Step::Resize(..)
             | Step::PowerCut => true,
         }
     }

@@ -56,6 +56,8 @@ pub enum Step {
     Reported(&'static str),
     /// The hypervisor's own text says this.
     Text(&'static str),
+    /// The terminal of the VM's console has so many columns and rows.
+    Resize(u8, u16, u16),
     /// The hypervisor is told this.
     Tell(Command),
     /// The hypervisor answers this, to what it was told, after what it answered before.

@@ -3,10 +3,10 @@
 
 use super::scenario::Scenario;
 use super::{
-    ablation, boards, boards_power, boards_x86, disks, drives, entropy, flat, gicv2, guests, guests_power,
-    guests_x86, hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power,
-    modes, networks, pause, plain, refusals, refusals_x86, scale, server, services, services_arm64, sharing,
-    sharing_power, spared, statistics, uplinks, windows,
+    ablation, boards, boards_power, boards_x86, console, disks, drives, entropy, flat, gicv2, guests,
+    guests_power, guests_x86, hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations,
+    mitigations_power, modes, networks, pause, plain, refusals, refusals_x86, scale, server, services,
+    services_arm64, sharing, sharing_power, spared, statistics, uplinks, windows,
 };
 
 /// Those of the usual run and of the long one.
@@ -37,6 +37,7 @@ pub fn all() -> Vec<Scenario> {
         disks::scenarios(),
         drives::scenarios(),
         entropy::scenarios(),
+        console::scenarios(),
         networks::scenarios(),
         uplinks::scenarios(),
         windows::scenarios().into(),
@@ -64,7 +65,8 @@ mod tests {
 
     use super::*;
 
-    const SERVICES: [&str; 10] = [
+    const SERVICES: [&str; 11] = [
+        "console",
         "disk",
         "doorbell",
         "drive",

@@ -10,6 +10,12 @@ pub fn terminal_width() -> Option<u16> {
     width_of(std::io::stdout())
 }
 
+/// The size of the terminal on standard output in characters, columns and lines, if it is one and knows it.
+pub fn terminal_size() -> Option<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col != 0 && size.ws_row != 0).then_some((size.ws_col, size.ws_row))
+}
+
 /// The width of the terminal on standard error, if it is one.
 pub fn error_width() -> Option<u16> {
     width_of(std::io::stderr())

@@ -37,7 +37,7 @@ pub use self::members::Port;
 use self::members::{Member, Reached};
 use self::own::Own;
 pub use self::places::{DEVICE, Mapping, Places, SLOT, SLOTS};
-pub use self::space::{Idle, Left, Meanwhile, Outside, Over, Space, Storage, Window};
+pub use self::space::{Idle, Left, Meanwhile, Outside, Over, Space, Storage, Typed, Window};
 
 /// A service. `S` is the architecture's part.
 pub struct Service<S> {

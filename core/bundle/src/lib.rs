@@ -38,7 +38,7 @@
 //!         service-1 { ...; device = "pci"; memory; disk = <0>; cpu = <3>; };
 //!         service-2 { name = "lan"; program = <4>; device = "network"; time-limit = <u64>; memory;
 //!                     uplink = <0>; trusted; };
-//!         service-3 { ...; vm = <0>; device = "entropy"; memory; };
+//!         service-3 { ...; vm = <0>; device = "entropy"; memory; };      or "console"
 //!         service-4 { ...; vm = <1>; device = "pci"; memory; disk = <1>; };
 //!         service-5 { ...; vm = <2>; device = "pci"; memory; disk = <2>; joins = <4>; };
 //!     };

@@ -28,6 +28,8 @@ choices! {
         Network = "network",
         /// A source of random numbers: a PCI function, of which a VM has one.
         Entropy = "entropy",
+        /// A virtio console, which is its VM's console: a PCI function, of which a VM has one.
+        Console = "console",
     }
 }
 
@@ -35,7 +37,7 @@ impl ServiceDevice {
     /// Says whether it is a PCI function of its one VM.
     #[must_use]
     pub const fn is_function(self) -> bool {
-        matches!(self, Self::Pci | Self::Entropy)
+        matches!(self, Self::Pci | Self::Entropy | Self::Console)
     }
 }
 
@@ -111,7 +113,9 @@ impl ServiceSpec<'_> {
             (None, ServiceDevice::Network) => Err(ServiceError::NetworkMemory),
             (Some(_), ServiceDevice::Network) => Err(ServiceError::NetworkVm),
             (None, _) => Err(ServiceError::VmMissing),
-            (Some(_), ServiceDevice::Entropy) if !self.memory => Err(ServiceError::EntropyMemory),
+            (Some(_), ServiceDevice::Entropy | ServiceDevice::Console) if !self.memory => {
+                Err(ServiceError::FunctionMemory(self.device.name()))
+            }
             (Some(vm), _) => self.check_with(vms.get(vm).ok_or(ServiceError::NoVm(vm))?),
         }
     }

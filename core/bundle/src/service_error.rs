@@ -45,8 +45,8 @@ pub enum ServiceError {
     TooManyMembers,
     /// Its VM has [`MAX_FUNCTIONS`] PCI functions before it.
     TooManyFunctions,
-    /// It is a source of random numbers and does not reach its VM's memory.
-    EntropyMemory,
+    /// Its device has this name, is a PCI function that reaches its VM's memory, and does not.
+    FunctionMemory(&'static str),
     /// It is a network and serves one VM.
     NetworkVm,
     /// It is a network and does not reach its VMs' memory.
@@ -106,7 +106,9 @@ impl fmt::Display for ServiceError {
             Self::TooManyFunctions => {
                 write!(f, "its VM has too many PCI functions; give it at most {MAX_FUNCTIONS}")
             }
-            Self::EntropyMemory => f.write_str("its device is `entropy`, so it must reach its VM's memory"),
+            Self::FunctionMemory(device) => {
+                write!(f, "its device is `{device}`, so it must reach its VM's memory")
+            }
             Self::NetworkVm => f.write_str("it is a network, whose VMs its ports name; name none of its own"),
             Self::NetworkMemory => f.write_str("it is a network, so it must reach its VMs' memory"),
             Self::UplinkDevice => f.write_str("it has an uplink, so its device must be `network`"),

@@ -111,7 +111,8 @@ fn entropy_devices_read_back_and_wrong_ones_are_refused() {
         cpu: None,
     };
     let other = ServiceSpec { name: "entropy-b", vm: Some(1), ..entropy };
-    let services = [entropy, other];
+    let console = ServiceSpec { name: "console-a", device: ServiceDevice::Console, ..entropy };
+    let services = [entropy, other, console];
     let blob = write_with(&vms, &services, &[], &[]).unwrap();
     assert_eq!(Bundle::parse(&blob).unwrap().services(), services);
 
@@ -119,6 +120,10 @@ fn entropy_devices_read_back_and_wrong_ones_are_refused() {
         |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[], &[]).unwrap_err().to_string();
     let blind = ServiceSpec { memory: false, ..entropy };
     assert!(problem(&[blind]).contains("its device is `entropy`, so it must reach its VM's memory"));
+    let blind = ServiceSpec { memory: false, ..console };
+    assert!(problem(&[blind]).contains("its device is `console`, so it must reach its VM's memory"));
+    let second = ServiceSpec { name: "second", ..console };
+    assert!(problem(&[console, second]).contains("the same device of the same VM"));
     assert!(problem(&[ServiceSpec { vm: None, ..entropy }]).contains("it serves no VM"));
     assert!(problem(&[ServiceSpec { vm: Some(2), ..entropy }]).contains("VM 2, which does not exist"));
     let second = ServiceSpec { name: "second", ..entropy };

@@ -6,8 +6,8 @@
 //! | [`control`] | which ports there are, and what both sides say about them |
 //! | [`data`] | bytes from and to a port |
 //!
-//! **Crash-only.** Bytes of the driver are passed on before their buffer is completed: what a device that is killed has passed on of one
-//! buffer comes again. The state of the control queues is [`State`](control::State), which is small, `Copy`, and kept by the caller.
+//! **Crash-only.** Bytes of the driver are passed on before their buffer is completed. A device that is killed passes what it has passed on
+//! of one buffer again, unless it knows how much that was ([`Output::resume`](data::Output::resume)). The state of the control queues is [`State`](control::State), which is small, `Copy`, and kept by the caller.
 #![no_std]
 #![forbid(unsafe_code)]
 

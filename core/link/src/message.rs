@@ -238,6 +238,15 @@ pub enum Down<'a> {
     },
     /// What the hypervisor is to do. It answers with [`Up::Reply`].
     Command(Command),
+    /// The terminal of a VM's console has another size. A console that has none ignores it.
+    Size {
+        /// The VM.
+        vm: u8,
+        /// How many characters a line has; 0 if that is not known.
+        columns: u16,
+        /// How many lines there are; 0 if that is not known.
+        rows: u16,
+    },
 }
 
 /// What the hypervisor is to do.

@@ -90,6 +90,7 @@ fn every_message_up_reads_back() {
 fn every_message_down_reads_back() {
     let messages = [
         Down::Input { vm: 2, bytes: b"ls\r" },
+        Down::Size { vm: 3, columns: 132, rows: u16::MAX },
         Down::Command(Command::Hello),
         Down::Command(Command::Restart { vm: 0 }),
         Down::Command(Command::Stop { vm: 255 }),

@@ -10,6 +10,8 @@ pub enum FunctionKind {
     Network,
     /// A source of random numbers.
     Entropy,
+    /// A console.
+    Console,
 }
 
 /// The PCI functions of a guest, in the order of their slots, of which the first has number 1.
@@ -19,8 +21,10 @@ pub struct Functions {
     pub count: usize,
     /// A bit for each: whether it is a network device.
     networks: u64,
-    /// A bit for each: whether it is a source of random numbers. What is neither is a disk.
+    /// A bit for each: whether it is a source of random numbers.
     entropy: u64,
+    /// A bit for each: whether it is a console. What is none of these is a disk.
+    consoles: u64,
 }
 
 impl Functions {
@@ -31,6 +35,7 @@ impl Functions {
             FunctionKind::Disk => {}
             FunctionKind::Network => self.networks |= bit,
             FunctionKind::Entropy => self.entropy |= bit,
+            FunctionKind::Console => self.consoles |= bit,
         }
         self.count += 1;
     }
@@ -47,6 +52,8 @@ impl Functions {
             FunctionKind::Network
         } else if self.entropy & bit != 0 {
             FunctionKind::Entropy
+        } else if self.consoles & bit != 0 {
+            FunctionKind::Console
         } else {
             FunctionKind::Disk
         }

@@ -206,7 +206,7 @@ fn a_core_has_its_threads() {
 #[test]
 fn functions_are_described_as_firmware_would_find_them() {
     let mut functions = Functions::default();
-    for kind in [FunctionKind::Network, FunctionKind::Disk, FunctionKind::Entropy] {
+    for kind in [FunctionKind::Network, FunctionKind::Disk, FunctionKind::Entropy, FunctionKind::Console] {
         functions.push(kind);
     }
     let plan = boot::plan(&Source { functions, ..source(b"flat") }, &PARTITION).unwrap();

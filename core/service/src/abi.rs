@@ -26,8 +26,9 @@ pub enum Kind {
     /// Guests have rung: a bit for each queue; that of queue q of member m is m * [`MEMBER_QUEUES`] + q; and the time in nanoseconds.
     /// There is no answer but the levels of lines.
     Doorbell = 3,
-    /// Characters were typed into a console: device, how many (1 to 8), the characters, the first in the lowest byte. The answer's
-    /// value says how many the service has taken.
+    /// Characters were typed into a console, or its terminal has another size: device, how many (up to 8), the characters, the first in
+    /// the lowest byte, how many were taken before them since the hypervisor began, and the size ([`terminal_size`]). The answer's value
+    /// says how many the service has taken.
     Input = 4,
     /// The time of an alarm has come: the time in nanoseconds.
     Alarm = 5,
@@ -90,7 +91,8 @@ pub enum Call {
     /// many characters the guest's console prints (up to 16), and those characters in two words. What a [`Kind::TerminalRead`] has read is in
     /// the same two words, and nothing is printed.
     Done = 0,
-    /// Prints characters on the guest's console: how many (up to 16), two words.
+    /// Prints characters on the guest's console: how many (up to 16), two words. Returns how many the service has printed since the
+    /// hypervisor began: by that a service which was killed knows how far it came.
     Print = 1,
     /// Writes characters to the hypervisor's own log: how many (up to 16), two words. A line ends with a newline.
     Log = 2,
@@ -128,6 +130,16 @@ impl Call {
             _ => return None,
         })
     }
+}
+
+/// Returns the word of a terminal's size, in characters; zero if it is not known.
+pub const fn terminal_size(columns: u16, rows: u16) -> u64 {
+    (rows as u64) << 16 | columns as u64
+}
+
+/// Returns the columns and rows that are in the word of a terminal's size.
+pub const fn split_size(word: u64) -> (u16, u16) {
+    (word as u16, (word >> 16) as u16)
 }
 
 /// Among the levels of [`Call::Done`]: the service has room again for characters that it did not take.
@@ -311,6 +323,12 @@ mod tests {
     fn a_devices_number_has_its_member() {
         assert_eq!(member_device(0, BARS + 5), BARS + 5, "a service with one member sees devices alone");
         assert_eq!(split_device(member_device(MEMBERS - 1, 3)), (MEMBERS - 1, 3));
+    }
+
+    #[test]
+    fn a_terminals_size_has_columns_and_rows() {
+        assert_eq!(split_size(terminal_size(132, 50)), (132, 50));
+        assert_eq!(terminal_size(0, 0), 0, "it is not known");
     }
 
     #[test]

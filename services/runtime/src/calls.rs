@@ -9,9 +9,10 @@ use turnstile_service::abi::{CHARACTERS, Call, REFUSED, member_device};
 
 use crate::event::Characters;
 
-/// Prints up to 16 characters on the console of the VM that is served.
-pub fn print(characters: Characters) {
-    call(Call::Print, [characters.count, characters.words[0], characters.words[1]]);
+/// Prints up to 16 characters on the console of the VM that is served. Returns how many the service has printed since the hypervisor
+/// began, in all its lives.
+pub fn print(characters: Characters) -> u64 {
+    call(Call::Print, [characters.count, characters.words[0], characters.words[1]])
 }
 
 /// Sets the alarm to a time in nanoseconds, or off (`u64::MAX`). Returns the time now.

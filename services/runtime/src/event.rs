@@ -34,8 +34,15 @@ pub enum Event {
         /// The time now, in nanoseconds.
         now: u64,
     },
-    /// Characters were typed. The answer's value says how many of them the service has taken.
-    Input(Characters),
+    /// Characters were typed, or the terminal has another size. The answer's value says how many of them the service has taken.
+    Input {
+        /// The characters, at most eight.
+        typed: Characters,
+        /// How many the service has taken before them, in all its lives.
+        position: u64,
+        /// The size of the terminal ([`split_size`](crate::split_size)).
+        size: u64,
+    },
     /// The time of the alarm has come: the time now, in nanoseconds.
     Alarm(u64),
     /// A guest writes characters to a terminal by a call.
@@ -49,12 +56,14 @@ pub enum Event {
 impl Event {
     /// Reads an event from the registers.
     #[inline(always)] // Once in each program.
-    pub(crate) const fn from_registers([kind, a, b, c, d, _]: [u64; REGISTERS]) -> Self {
+    pub(crate) const fn from_registers([kind, a, b, c, d, e]: [u64; REGISTERS]) -> Self {
         match Kind::from_number(kind) {
             Some(Kind::Read) => Self::Read { device: a, offset: b, size: c },
             Some(Kind::Write) => Self::Write { device: a, offset: b, size: c, value: d },
             Some(Kind::Doorbell) => Self::Doorbell { queues: a, now: b },
-            Some(Kind::Input) => Self::Input(Characters { count: b, words: [c, 0] }),
+            Some(Kind::Input) => {
+                Self::Input { typed: Characters { count: b, words: [c, 0] }, position: d, size: e }
+            }
             Some(Kind::Alarm) => Self::Alarm(a),
             Some(Kind::TerminalWrite) => Self::TerminalWrite(Characters { count: b, words: [c, d] }),
             Some(Kind::TerminalRead) => Self::TerminalRead,
@@ -92,12 +101,12 @@ mod tests {
         assert_eq!(event(Kind::Read), Event::Read { device: 1, offset: 2, size: 3 });
         assert_eq!(event(Kind::Write), Event::Write { device: 1, offset: 2, size: 3, value: 4 });
         assert_eq!(event(Kind::Doorbell), Event::Doorbell { queues: 1, now: 2 });
-        assert_eq!(event(Kind::Input), Event::Input(Characters { count: 2, words: [3, 0] }));
+        let typed = Characters { count: 2, words: [3, 0] };
+        assert_eq!(event(Kind::Input), Event::Input { typed, position: 4, size: 5 });
         assert_eq!(event(Kind::Alarm), Event::Alarm(1));
         assert_eq!(event(Kind::TerminalWrite), Event::TerminalWrite(Characters { count: 2, words: [3, 4] }));
         assert_eq!(event(Kind::TerminalRead), Event::TerminalRead);
         assert_eq!(Event::from_registers([0; REGISTERS]), Event::Unknown);
-        let Event::Input(typed) = event(Kind::Input) else { unreachable!() };
         assert!(typed.iter().eq([3, 0]));
     }
 }

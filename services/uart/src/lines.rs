@@ -107,7 +107,7 @@ impl<M: Model> Service for Uart<M> {
                 if M::read_changes(offset) { self.changed(value) } else { self.answer(value) }
             }
             Event::Write { offset, size, value, .. } => self.write(offset, size as u8, value),
-            Event::Input(typed) => self.input(&typed),
+            Event::Input { typed, .. } => self.input(&typed),
             _ => self.answer(0),
         }
     }
@@ -162,7 +162,8 @@ mod tests {
     fn typed(text: &[u8]) -> Event {
         let mut word = [0; 8];
         word[..text.len()].copy_from_slice(text);
-        Event::Input(Characters { count: text.len() as u64, words: [u64::from_le_bytes(word), 0] })
+        let typed = Characters { count: text.len() as u64, words: [u64::from_le_bytes(word), 0] };
+        Event::Input { typed, position: 0, size: 0 }
     }
 
     fn read(offset: u64) -> Event {

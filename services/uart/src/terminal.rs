@@ -41,7 +41,7 @@ impl Service for Terminal {
             Event::TerminalWrite(Characters { count, words }) => {
                 Answer { count, words, lines: self.lines(), ..Answer::default() }
             }
-            Event::Input(typed) => self.input(&typed),
+            Event::Input { typed, .. } => self.input(&typed),
             _ => Answer { lines: self.lines(), ..Answer::default() },
         }
     }
@@ -94,7 +94,8 @@ mod tests {
     use super::*;
 
     fn typed(text: &[u8; 8]) -> Event {
-        Event::Input(Characters { count: 8, words: [u64::from_le_bytes(*text), 0] })
+        let typed = Characters { count: 8, words: [u64::from_le_bytes(*text), 0] };
+        Event::Input { typed, position: 0, size: 0 }
     }
 
     #[test]

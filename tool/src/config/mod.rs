@@ -12,9 +12,9 @@ mod disk;
 pub(crate) mod disk_file;
 mod disk_format;
 mod disk_image;
-mod entropy;
 pub(crate) mod file;
 mod flat;
+mod functions;
 mod guard;
 mod guest;
 pub(crate) mod images;
@@ -149,6 +149,8 @@ pub struct Vm {
     pub networks: Vec<Port>,
     /// Where it says that it has an entropy device, if it has one.
     pub entropy: Option<Range<usize>>,
+    /// Where it says that its console is a virtio console, if it is one.
+    pub console: Option<Range<usize>>,
 }
 
 /// Where an image comes from.
@@ -368,7 +370,7 @@ fn read_root(
     all.extend(services);
     all.extend(network::services(&networks, &config.vms, problems));
     // Last: what a VM has otherwise stays in its slots.
-    all.extend(entropy::services(&config.vms, problems));
+    all.extend(functions::services(&config.vms, problems));
     config.services = service::finish(all, &config.vms, problems);
     config.ports = network::ports(&config.services, &config.vms, problems);
     problems.extend(network::no_card(&networks, config.machine.board));

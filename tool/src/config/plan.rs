@@ -297,5 +297,6 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         disks: draft.disks,
         networks: draft.networks,
         entropy: draft.entropy,
+        console: draft.console,
     })
 }

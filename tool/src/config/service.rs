@@ -91,6 +91,7 @@ impl Service {
         match (self.device, self.disk) {
             (ServiceDevice::Network, _) => ("network", "networks"),
             (ServiceDevice::Entropy, _) => ("entropy device", "entropy"),
+            (ServiceDevice::Console, _) => ("virtio console", "console"),
             (_, Some(_)) => ("disk", "disks"),
             _ => ("service", "memory"),
         }
@@ -148,10 +149,11 @@ impl Draft {
         self
     }
 
-    /// Makes the service that is the entropy device of the VM of this name. Its place is where the VM says that it has one.
-    pub fn of_entropy(name: At<String>, runs: Runs, vm: &str) -> Self {
-        let mut draft = Self::of_function(name, "rng", runs, vm);
-        draft.service.device = ServiceDevice::Entropy;
+    /// Makes the service that is this device of the VM of this name, by this program of ours. Its place is where the VM says that it has
+    /// the device.
+    pub fn of_device(name: At<String>, device: ServiceDevice, program: &str, runs: Runs, vm: &str) -> Self {
+        let mut draft = Self::of_function(name, program, runs, vm);
+        draft.service.device = device;
         draft
     }
 
@@ -336,6 +338,7 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
             let waits = keeps_any_waiting(&service, &members, vms);
             let help = match service.device {
                 ServiceDevice::Entropy => "give the VMs CPUs of their own by `cpus`, or take `entropy` out",
+                ServiceDevice::Console => "give the VMs CPUs of their own by `cpus`, or take `console` out",
                 _ => "give the VMs CPUs of their own by `cpus`, or write beside-realtime = true",
             };
             problems.extend(waits.map(|what| Problem::new(place, what, help)));

@@ -17,7 +17,7 @@ use super::{DebianPart, Source, Surroundings, schedule};
 use crate::isa::Isa;
 
 /// The keys of every VM.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "name",
     "kernel",
     "initrd",
@@ -35,6 +35,7 @@ const KEYS: [&str; 17] = [
     "disks",
     "networks",
     "entropy",
+    "console",
 ];
 const DEFAULT_MEMORY: u64 = 256 << 20;
 
@@ -56,6 +57,7 @@ pub struct VmDraft {
     pub disks: Vec<At<String>>,
     pub networks: Vec<Port>,
     pub entropy: Option<Range<usize>>,
+    pub console: Option<Range<usize>>,
 }
 
 /// The keys of a VM for an architecture.
@@ -93,6 +95,8 @@ pub fn read(
     let disks = reader.words("disks", "a list of disks' names such as [\"root\"]");
     let networks = port::read_all(&mut reader);
     let entropy = reader.boolean("entropy").filter(|entropy| entropy.value).map(|entropy| entropy.span);
+    let console = reader.choice("console", &[("serial", false), ("virtio", true)]);
+    let console = console.filter(|is_virtio| is_virtio.value).map(|at| at.span);
     Some(VmDraft {
         name: name?,
         kernel: kernel?,
@@ -109,6 +113,7 @@ pub fn read(
         disks,
         networks,
         entropy,
+        console,
     })
 }
 

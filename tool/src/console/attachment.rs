@@ -131,6 +131,10 @@ impl Attachment {
                 self.perform(actions)
             }
             Event::InputEnded => None,
+            Event::Resized => {
+                let actions = self.mux.resized(crate::width::terminal_size());
+                self.perform(actions)
+            }
             Event::Asked(asked) => {
                 let wishes = self.hub.ask(asked);
                 let end = wishes.contains(&Wish::End).then(|| self.mux.remark("ended by another command"));
@@ -237,10 +241,11 @@ impl Attachment {
                 Action::Remark(bytes) => terminal::remark(&bytes),
                 Action::Quit => return Some(Leave::User),
                 Action::Type { bytes, .. } if !self.framed => self.session.send_raw(&bytes),
-                Action::Tell(_) if !self.framed => {}
+                Action::Tell(_) | Action::Size { .. } if !self.framed => {}
                 // Kept until its VM runs.
                 Action::Type { vm, bytes } => self.session.type_into(vm, &bytes),
                 action if self.greeted.is_none() => self.waiting.push(action),
+                Action::Size { vm, columns, rows } => self.session.resize(vm, columns, rows),
                 Action::Tell(command) => self.session.command(command),
             }
         }
@@ -284,6 +289,7 @@ impl Attachment {
 fn action_of(wish: Wish) -> Action {
     match wish {
         Wish::Type { vm, bytes } => Action::Type { vm, bytes },
+        Wish::Size { vm, columns, rows } => Action::Size { vm, columns, rows },
         Wish::Tell(command) => Action::Tell(command),
         Wish::End => Action::Quit,
     }

@@ -25,7 +25,7 @@ use mux::Mux;
 use paper::{Action, Screen};
 use plain::Plain;
 pub use remote::{console, logs};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 use terminal::RawTerminal;
 pub use terminal::interactive;
@@ -82,6 +82,8 @@ enum Event {
     Machine(Notice),
     Keys(Vec<u8>),
     InputEnded,
+    /// The terminal has another size.
+    Resized,
     Signal(i32),
     /// A client of the control socket asks for something.
     Asked(Asked),
@@ -143,6 +145,9 @@ pub fn run(
     let guard = if raw { Some(RawTerminal::enter()?) } else { None };
     if raw {
         attachment.perform(vec![Action::Show(HINT.into())]);
+        let size = attachment.mux.resized(crate::width::terminal_size());
+        attachment.perform(size);
+        watch_size(sender.clone(), || Event::Resized)?;
     }
     watch_keys(sender, |keys| keys.map_or(Event::InputEnded, Event::Keys), wanted);
     let leave = attachment.serve(&events, limit);
@@ -170,6 +175,19 @@ pub fn watch_signals<E: Send + 'static>(sender: Sender<E>, event: fn(i32) -> E) 
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if sender.send(event(signal)).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Tells a main loop whenever the terminal has another size.
+fn watch_size<E: Send + 'static>(sender: Sender<E>, event: fn() -> E) -> Result<()> {
+    let mut signals = Signals::new([SIGWINCH]).context(|| "cannot watch the terminal's size".into())?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if sender.send(event()).is_err() {
                 return;
             }
         }

@@ -107,6 +107,14 @@ impl Mux {
         actions
     }
 
+    /// The terminal has another size, which is that of all consoles.
+    pub fn resized(&self, size: Option<(u16, u16)>) -> Vec<Action> {
+        let Some((columns, rows)) = size.filter(|_| self.paper.screen() == Screen::Terminal) else {
+            return Vec::new();
+        };
+        (0..self.consoles.len() as u8).map(|vm| Action::Size { vm, columns, rows }).collect()
+    }
+
     fn flush_typed(&self, typed: &mut Vec<u8>, actions: &mut Vec<Action>) {
         if !typed.is_empty() {
             actions.push(Action::Type { vm: self.front as u8, bytes: std::mem::take(typed) });

@@ -37,6 +37,14 @@ fn help_is_folded_between_words() {
 }
 
 #[test]
+fn a_size_is_that_of_all_consoles() {
+    let size = |vm| Action::Size { vm, columns: 132, rows: 50 };
+    assert_eq!(two(Screen::Terminal).resized(Some((132, 50))), [size(0), size(1)]);
+    assert!(two(Screen::Terminal).resized(None).is_empty(), "not known");
+    assert!(two(Screen::Pipe).resized(Some((132, 50))).is_empty(), "nobody looks on");
+}
+
+#[test]
 fn keys_go_to_the_vm_in_front() {
     let mut mux = two(Screen::Terminal);
     assert_eq!(mux.keys(b"ls\r\x03"), [typed(0, b"ls\r\x03")]);

@@ -24,6 +24,15 @@ pub enum Action {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// Say how large the terminal of a VM's console is.
+    Size {
+        /// The VM.
+        vm: u8,
+        /// Characters of a line.
+        columns: u16,
+        /// Lines.
+        rows: u16,
+    },
     /// Tell the hypervisor.
     Tell(Command),
     /// Leave.

@@ -9,7 +9,7 @@ use turnstile_link::{Command, Outcome};
 use super::mux::Mux;
 use super::paper::{Action, Screen};
 use super::terminal::{self, RawTerminal, interactive};
-use super::{HINT, watch_keys, watch_signals};
+use super::{HINT, watch_keys, watch_signals, watch_size};
 use crate::cli;
 use crate::control::client::Client;
 use crate::control::event::{Bytes, Event as Happened, Past};
@@ -29,6 +29,8 @@ enum Event {
     /// From here; `None` when there will be no more.
     Keys(Option<Vec<u8>>),
     Signal(i32),
+    /// The terminal has another size.
+    Resized,
 }
 
 /// `console`
@@ -43,6 +45,8 @@ pub fn console(layout: &Layout, options: &cli::Console) -> Result<()> {
     let guard = if raw { Some(RawTerminal::enter()?) } else { None };
     if raw {
         remote.perform(vec![Action::Show(HINT.into())])?;
+        remote.resized()?;
+        watch_size(sender.clone(), || Event::Resized)?;
     }
     let mut goes_on = remote.show_past(false)?;
     watch_machine(&mut remote.client, sender.clone())?;
@@ -55,6 +59,7 @@ pub fn console(layout: &Layout, options: &cli::Console) -> Result<()> {
                 false
             }
             Ok(Event::Keys(keys)) => remote.keys(&keys.unwrap_or_default())?,
+            Ok(Event::Resized) => remote.resized()?,
             Ok(Event::Signal(signal)) => return Err(Failure::signal(signal)),
         };
     }
@@ -155,6 +160,12 @@ impl Remote {
         Ok(true)
     }
 
+    /// Tells the machine the size of the terminal; false if the user leaves.
+    fn resized(&mut self) -> Result<bool> {
+        let actions = self.mux.resized(crate::width::terminal_size());
+        self.perform(actions)
+    }
+
     /// Lets input come; returns where it is asked for.
     fn open_input(&mut self) -> Receiver<()> {
         let (more, wanted) = channel();
@@ -217,6 +228,10 @@ impl Remote {
                 Action::Quit => return Ok(false),
                 Action::Type { vm, bytes } => match self.name(vm) {
                     Some(vm) => Request::Type { vm, bytes: Bytes::of(&bytes) },
+                    None => continue,
+                },
+                Action::Size { vm, columns, rows } => match self.name(vm) {
+                    Some(vm) => Request::Size { vm: Some(vm), columns, rows },
                     None => continue,
                 },
                 Action::Tell(Command::Restart { vm }) => Request::Restart { vm: self.name(vm) },

@@ -31,6 +31,15 @@ pub enum Wish {
         /// What.
         bytes: Vec<u8>,
     },
+    /// The terminal of a console has another size.
+    Size {
+        /// Of this VM.
+        vm: u8,
+        /// Characters of a line.
+        columns: u16,
+        /// Lines.
+        rows: u16,
+    },
     /// Tell the hypervisor.
     Tell(Command),
     /// End the machine.
@@ -191,6 +200,7 @@ impl Hub {
             | Request::Restart { vm }
             | Request::Pause { vm }
             | Request::Resume { vm }
+            | Request::Size { vm, .. }
             | Request::Stop { vm } => vm.as_deref(),
             Request::Type { vm, .. } => Some(vm.as_str()),
             Request::List | Request::Statistics | Request::KillService { .. } => None,
@@ -238,6 +248,10 @@ impl Hub {
                 }
                 _ => refuse(caller, Kind::NotUnderstood, "`base64` is not Base64"),
             },
+            Request::Size { columns, rows, .. } => {
+                caller.answer(&Answer::Ok(Value::Null));
+                self.meant(vm).map(|vm| Wish::Size { vm, columns, rows }).collect()
+            }
             Request::Start { .. } => {
                 self.tell_those(caller, vm, State::is_down, |vm| Command::Restart { vm }, "no VM is stopped")
             }

@@ -50,6 +50,16 @@ pub enum Request {
         #[serde(flatten)]
         bytes: Bytes,
     },
+    /// The terminal at which a console is shown has another size.
+    Size {
+        /// Whose console.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vm: Option<String>,
+        /// How many characters a line has.
+        columns: u16,
+        /// How many lines there are.
+        rows: u16,
+    },
     /// Starts what is stopped.
     Start {
         /// Which.
@@ -151,6 +161,10 @@ mod tests {
             (
                 r#"{"request":"type","vm":"one","base64":"//4="}"#,
                 Request::Type { vm: "one".into(), bytes: Bytes::of(b"\xff\xfe") },
+            ),
+            (
+                r#"{"request":"size","columns":80,"rows":25}"#,
+                Request::Size { vm: None, columns: 80, rows: 25 },
             ),
             (r#"{"request":"stop","vm":"one"}"#, Request::Stop { vm: Some("one".into()) }),
             (r#"{"request":"pause","vm":"one"}"#, Request::Pause { vm: Some("one".into()) }),

@@ -140,6 +140,11 @@ impl Session {
         self.line.pump();
     }
 
+    /// The terminal of a VM's console has another size.
+    pub fn resize(&mut self, vm: u8, columns: u16, rows: u16) {
+        self.send(&Down::Size { vm, columns, rows });
+    }
+
     /// Tells the hypervisor what to do.
     pub fn command(&mut self, command: Command) {
         self.send(&Down::Command(command));

@@ -51,9 +51,16 @@ const ENTROPY_DRIVERS: [&str; 2] = ["drivers/char/hw_random/rng-core", "drivers/
 /// That of devices behind MMIO, likewise. Only VMs whose devices are there load it.
 const MMIO_DRIVERS: [&str; 1] = ["drivers/virtio/virtio_mmio"];
 
-/// The folders of the cache with drivers, and which ones are in each.
-const SETS: [(&str, &[&str]); 3] =
-    [("drivers", &DRIVERS), ("drivers-entropy", &ENTROPY_DRIVERS), ("drivers-mmio", &MMIO_DRIVERS)];
+/// Those of virtio consoles, likewise.
+const CONSOLE_DRIVERS: [&str; 1] = ["drivers/char/virtio_console"];
+
+/// The folders of the cache with drivers, and which ones are in each. The first is every VM's with drivers.
+const SETS: [(&str, &[&str]); 4] = [
+    ("drivers", &DRIVERS),
+    ("drivers-entropy", &ENTROPY_DRIVERS),
+    ("drivers-mmio", &MMIO_DRIVERS),
+    ("drivers-console", &CONSOLE_DRIVERS),
+];
 
 /// Which drivers a VM needs beside those of disks and network devices.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,12 +69,14 @@ pub struct Drivers {
     pub entropy: bool,
     /// That of devices behind MMIO.
     pub mmio: bool,
+    /// Those of virtio consoles.
+    pub console: bool,
 }
 
 impl Drivers {
     /// The folders of the cache with all that the VM needs.
     fn sets(self) -> Vec<(&'static str, &'static [&'static str])> {
-        let wanted = SETS.into_iter().zip([true, self.entropy, self.mmio]);
+        let wanted = SETS.into_iter().zip([true, self.entropy, self.mmio, self.console]);
         wanted.filter(|(_, wanted)| *wanted).map(|(set, _)| set).collect()
     }
 }
@@ -388,12 +397,12 @@ mod tests {
     }
 
     #[test]
-    fn drivers_that_few_need_are_apart_and_come_last() {
+    fn drivers_of_few_vms_are_apart_and_come_last() {
         let folder = tempfile::tempdir().unwrap();
         let (root, cache) = (folder.path().join("root"), folder.path().join("cache"));
-        for name in
-            ["virtio/virtio", "virtio/virtio_mmio", "char/hw_random/rng-core", "char/hw_random/virtio-rng"]
-        {
+        let drivers =
+            ["virtio/virtio", "virtio/virtio_mmio", "char/hw_random/rng-core", "char/hw_random/virtio-rng"];
+        for name in drivers.into_iter().chain(["char/virtio_console"]) {
             let file = root.join(format!("lib/modules/6.1/kernel/drivers/{name}.ko"));
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, name).unwrap();
@@ -406,9 +415,12 @@ mod tests {
         assert_eq!(names("drivers"), ["00-virtio.ko"]);
         assert_eq!(names("drivers-entropy"), ["15-rng-core.ko", "16-virtio-rng.ko"]);
         assert_eq!(names("drivers-mmio"), ["17-virtio_mmio.ko"]);
-        let sets = |entropy, mmio| Drivers { entropy, mmio }.sets().into_iter().map(|(name, _)| name);
-        assert!(sets(false, false).eq(["drivers"]));
-        assert!(sets(false, true).eq(["drivers", "drivers-mmio"]));
-        assert!(sets(true, true).eq(["drivers", "drivers-entropy", "drivers-mmio"]));
+        assert_eq!(names("drivers-console"), ["18-virtio_console.ko"]);
+        let sets = |entropy, mmio, console| {
+            Drivers { entropy, mmio, console }.sets().into_iter().map(|(name, _)| name)
+        };
+        assert!(sets(false, false, false).eq(["drivers"]));
+        assert!(sets(false, true, false).eq(["drivers", "drivers-mmio"]));
+        assert!(sets(true, true, true).eq(["drivers", "drivers-entropy", "drivers-mmio", "drivers-console"]));
     }
 }

@@ -118,6 +118,7 @@ fn echo(bundle: &Bundle<'_>, reads: bool) {
                     return stop_all(bundle, StopReason::PowerOff, 0);
                 }
             }
+            Some(Item::Message(Down::Size { .. })) => {}
             Some(Item::Message(Down::Command(Command::Poweroff))) => {
                 return stop_all(bundle, StopReason::Killed, 0);
             }

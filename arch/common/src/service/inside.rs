@@ -9,7 +9,7 @@ use turnstile_service::gate::Pending;
 
 use super::members::{Member, News, Reached, owners, senders};
 use super::space::answered;
-use super::{ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Window};
+use super::{ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Typed, Window};
 
 /// Why a service is started anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,14 +89,17 @@ impl<S: Space> Service<S> {
             }
         }
         if pending.has(Pending::INPUT) {
-            let (count, characters) = self.outside.typed();
-            if count == 0 {
+            let Typed { count, characters, position, size, is_resized } = self.outside.typed();
+            if count == 0 && !is_resized {
                 return;
             }
-            let taken = handle(Event::new(Kind::Input, [0, count, characters, 0, 0])).value.min(count);
+            let event = Event::new(Kind::Input, [0, count, characters, position, size]);
+            let taken = handle(event).value.min(count);
             if taken == 0 {
-                // It offers no room while it takes nothing.
-                self.gate.withdraw(Pending::INPUT);
+                // It offers no room while it takes nothing of what there is.
+                if count != 0 {
+                    self.gate.withdraw(Pending::INPUT);
+                }
                 return;
             }
             self.outside.took(taken);
@@ -445,7 +448,9 @@ impl<S: Space> Service<S> {
         meanwhile: &mut impl Meanwhile,
     ) -> u64 {
         match call {
-            Some(Call::Print) if first <= abi::CHARACTERS && self.print(first, [second, third]) => {}
+            Some(Call::Print) if first <= abi::CHARACTERS => {
+                return self.print(first, [second, third]).unwrap_or(abi::REFUSED);
+            }
             Some(Call::Log) if first <= abi::CHARACTERS => self.outside.log(first, [second, third]),
             Some(Call::Alarm) => return self.outside.alarm(first),
             Some(Call::Time) => return S::now(),
@@ -493,15 +498,12 @@ impl<S: Space> Service<S> {
         }
     }
 
-    /// Prints on the VM's console. False if it is shared: its members have none that would be its own.
+    /// Prints on the VM's console; returns how many characters it has printed so far. `None` if it is shared: its members have no
+    /// console that would be its own.
     #[cold]
     #[inline(never)] // No pointer is called on the way of an access.
-    fn print(&self, count: u64, words: [u64; 2]) -> bool {
-        if self.is_shared {
-            return false;
-        }
-        self.outside.print(count.min(abi::CHARACTERS), words);
-        true
+    fn print(&self, count: u64, words: [u64; 2]) -> Option<u64> {
+        (!self.is_shared).then(|| self.outside.print(count.min(abi::CHARACTERS), words))
     }
 
     /// Sets levels of lines, and does what is among them. The words are the answer's, which has so many characters.

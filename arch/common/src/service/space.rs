@@ -195,10 +195,25 @@ pub trait Idle: Meanwhile {
     fn now(&self) -> u64;
 }
 
+/// What a service that is a console is offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Typed {
+    /// How many characters: at most eight.
+    pub count: u64,
+    /// The characters.
+    pub characters: u64,
+    /// How many it has taken before them.
+    pub position: u64,
+    /// The size of the terminal, as [`abi::terminal_size`] has it.
+    pub size: u64,
+    /// The service was not told that size yet.
+    pub is_resized: bool,
+}
+
 /// What a service's calls reach.
 pub trait Outside: Sync {
-    /// Prints characters on the console of the VM with which the service is alone.
-    fn print(&self, count: u64, words: [u64; 2]);
+    /// Prints characters on the console of the VM with which the service is alone; returns how many it has printed so far.
+    fn print(&self, count: u64, words: [u64; 2]) -> u64;
     /// Writes characters to the hypervisor's log.
     fn log(&self, count: u64, words: [u64; 2]);
     /// Returns 64 bits of the CPU's generator of random numbers; `None` if it has none now, or never.
@@ -215,8 +230,8 @@ pub trait Outside: Sync {
     fn wake(&self);
     /// Sets the alarm to a time, in nanoseconds, or off (`u64::MAX`); returns the time now.
     fn alarm(&self, at: u64) -> u64;
-    /// Returns what was typed and the service has not taken: how many characters (at most eight) and the characters.
-    fn typed(&self) -> (u64, u64);
+    /// Returns what was typed and the service has not taken, and the size of its terminal, which is told then.
+    fn typed(&self) -> Typed;
     /// The service has taken so many of those.
     fn took(&self, count: u64);
     /// Lets the machine's device that it drives reach memory and interrupt, or no longer.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Services that are scripts.
 
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -124,6 +124,12 @@ struct World {
     typed: Mutex<Vec<u8>>,
     /// What is left of the generator.
     random: Mutex<Vec<u64>>,
+    /// How many characters were printed, and how many of those typed were taken.
+    printed: AtomicU64,
+    taken: AtomicU64,
+    /// The terminal's size, and whether it is news.
+    size: AtomicU64,
+    is_resized: AtomicBool,
 }
 
 impl World {
@@ -133,9 +139,10 @@ impl World {
 }
 
 impl Outside for World {
-    fn print(&self, count: u64, words: [u64; 2]) {
+    fn print(&self, count: u64, words: [u64; 2]) -> u64 {
         let bytes: Vec<u8> = abi::characters(count, words).collect();
         self.say(format!("print {}", String::from_utf8_lossy(&bytes)));
+        self.printed.fetch_add(count, Ordering::Relaxed) + count
     }
 
     fn log(&self, count: u64, _: [u64; 2]) {
@@ -173,15 +180,22 @@ impl Outside for World {
         7
     }
 
-    fn typed(&self) -> (u64, u64) {
+    fn typed(&self) -> Typed {
         let typed = self.typed.lock().unwrap();
         let mut word = [0; 8];
         let count = typed.len().min(8);
         word[..count].copy_from_slice(&typed[..count]);
-        (count as u64, u64::from_le_bytes(word))
+        Typed {
+            count: count as u64,
+            characters: u64::from_le_bytes(word),
+            position: self.taken.load(Ordering::Relaxed),
+            size: self.size.load(Ordering::Relaxed),
+            is_resized: self.is_resized.swap(false, Ordering::Relaxed),
+        }
     }
 
     fn took(&self, count: u64) {
+        self.taken.fetch_add(count, Ordering::Relaxed);
         self.typed.lock().unwrap().drain(..count as usize);
     }
 

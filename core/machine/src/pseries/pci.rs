@@ -33,6 +33,8 @@ const NETWORK: Kind = Kind { node: "ethernet", device: 0x1041, class: 0x02_0000 
 /// It has no class of its own, so its name is its number.
 const ENTROPY: Kind = Kind { node: "pci1af4,1044", device: 0x1044, class: 0xff_0000 };
 
+const CONSOLE: Kind = Kind { node: "pci1af4,1043", device: 0x1043, class: 0x07_8000 };
+
 /// Describes the host bridge and its functions.
 pub(super) fn bridge(fdt: &mut FdtWriter, functions: &Functions) -> Result<(), Error> {
     let bus = PCI.base as u32;
@@ -52,6 +54,7 @@ pub(super) fn bridge(fdt: &mut FdtWriter, functions: &Functions) -> Result<(), E
             FunctionKind::Disk => &DISK,
             FunctionKind::Network => &NETWORK,
             FunctionKind::Entropy => &ENTROPY,
+            FunctionKind::Console => &CONSOLE,
         };
         function(fdt, slot, kind)?;
     }

@@ -75,6 +75,12 @@ impl<R> Queue<R> {
         *self = Self { generation, ..Self::new(rings, options, self.longest) };
     }
 
+    /// The index of the chain that is completed next: what is kept of it by this is of use after a [`Queue::resume`] at the same place.
+    #[inline(always)] // A load.
+    pub const fn position(&self) -> u16 {
+        self.used
+    }
+
     /// How many chains were taken and not completed.
     #[inline(always)] // On the path of every buffer.
     pub const fn in_flight(&self) -> u16 {

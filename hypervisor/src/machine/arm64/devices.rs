@@ -88,7 +88,7 @@ impl Devices {
                 Uart::Uart16550(uart) => uart.write(offset, size, value),
             };
             if let Some(byte) = sent {
-                line::console(vm, byte);
+                line::console(vm, &[byte]);
             }
         } else if self.map.rtc.region.contains(address) {
             self.rtc.write(time::seconds(), address - self.map.rtc.region.base, size, value);

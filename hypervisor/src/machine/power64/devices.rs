@@ -43,7 +43,7 @@ impl Devices {
             return false;
         }
         if let Some(byte) = self.serial.write(address & WITHIN, size, value) {
-            line::console(vm, byte);
+            line::console(vm, &[byte]);
         }
         true
     }
@@ -72,7 +72,7 @@ impl Devices {
 
     /// Writes characters to the terminal.
     pub fn terminal_write(&mut self, vm: &'static Vm, characters: &[u8]) {
-        characters.iter().for_each(|byte| line::console(vm, *byte));
+        line::console(vm, characters);
     }
 
     /// Moves what was typed to `room`; returns how many characters those are. What is left comes with another interrupt.

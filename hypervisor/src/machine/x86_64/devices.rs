@@ -121,7 +121,7 @@ impl Devices {
         match port {
             _ if is_uart(port) => {
                 if let Some(byte) = self.uart.write(u64::from(port - pc::COM1), size, value) {
-                    line::console(vm, byte);
+                    line::console(vm, &[byte]);
                 }
             }
             Cmos::INDEX | Cmos::DATA => self.clock.write(port, value as u8, time::wall_nanoseconds()),

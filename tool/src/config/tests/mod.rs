@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every mistake that a configuration can have: where it is reported, and what is suggested.
 
+mod console;
 mod cpus;
 mod disks;
 mod drives;

@@ -6,7 +6,7 @@ use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
-use turnstile_arch_common::service::{Left, Outside};
+use turnstile_arch_common::service::{Left, Outside, Typed};
 use turnstile_service::abi::{self, Call};
 use turnstile_service::gate::Pending;
 use turnstile_service::image::{BY_PLACE, Doorbells};
@@ -31,7 +31,9 @@ std::thread_local! {
 struct Nothing;
 
 impl Outside for Nothing {
-    fn print(&self, _: u64, _: [u64; 2]) {}
+    fn print(&self, _: u64, _: [u64; 2]) -> u64 {
+        0
+    }
     fn log(&self, _: u64, _: [u64; 2]) {}
     fn random(&self) -> Option<u64> {
         None
@@ -52,8 +54,8 @@ impl Outside for Nothing {
     fn alarm(&self, _: u64) -> u64 {
         0
     }
-    fn typed(&self) -> (u64, u64) {
-        (0, 0)
+    fn typed(&self) -> Typed {
+        Typed::default()
     }
     fn took(&self, _: u64) {}
     fn allow(&self, _: bool) {}

@@ -23,12 +23,15 @@ fn calls_are_served_and_their_results_come_back() {
         Step::Call(Call::Alarm, [30, 0, 0]),
         Step::Call(Call::Print, [17, word, 0]),
         Step::Call(Call::Time, [30, 0, 0]),
+        Step::Call(Call::Print, [2, word, 0]),
+        Step::Call(Call::Print, [0, 0, 0]),
         Step::Done(1, 0),
     ];
     let (service, world) = service(&calls);
     assert_eq!(access(&service), 1);
-    assert_eq!(said(world), ["print hello", "alarm 30"]);
-    let results = ["resume Some(0)", "resume Some(7)", "resume Some(18446744073709551615)", "resume Some(9)"];
+    assert_eq!(said(world), ["print hello", "alarm 30", "print he", "print "]);
+    // So many were printed in all, which one that prints nothing is told, too.
+    let results = [5, 7, u64::MAX, 9, 7, 7].map(|result| format!("resume Some({result})"));
     assert_eq!(heard(&service)[3..], results);
 }
 
@@ -163,6 +166,30 @@ fn typing_waits_until_there_is_room() {
     look(&service);
     assert!(world.typed.lock().unwrap().is_empty());
     assert!(said(world).is_empty(), "room is no line");
+}
+
+#[test]
+fn typing_says_how_much_came_before_and_how_large_the_terminal_is() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(8, 0), Step::Done(0, 0), Step::Done(2, 0)]);
+    world.typed.lock().unwrap().extend(b"0123456789");
+    let interrupts = RefCell::new(0);
+    let look_for_input = || {
+        // SAFETY: the script needs no CPU.
+        unsafe { service.post(Pending::INPUT, &mut Kept(&interrupts, &|| {})) };
+        look(&service);
+    };
+    look_for_input();
+    assert_eq!(heard(&service)[1..], ["Attach 0", "Input 0", "Input 0"]);
+    world.size.store(abi::terminal_size(80, 25), Ordering::Relaxed);
+    world.is_resized.store(true, Ordering::Relaxed);
+    look_for_input();
+    assert_eq!(heard(&service), ["Input 0"], "it takes what it had refused");
+    world.is_resized.store(true, Ordering::Relaxed);
+    service.space.steps.lock().unwrap().extend([Step::Done(0, 0)]);
+    look_for_input();
+    assert_eq!(heard(&service), ["Input 0"], "a size comes without characters, too");
+    look_for_input();
+    assert!(heard(&service).is_empty(), "and once");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::string::String;
 
-use turnstile_arch_common::service::Outside;
+use turnstile_arch_common::service::{Outside, Typed};
 use turnstile_papr::rtas::Function;
 use turnstile_service::abi::{CONFIGURATION, Kind, member_device};
 use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
@@ -19,7 +19,9 @@ use crate::service::{Bar, ISA, Port, Served, Service, Services, Space};
 struct Nothing;
 
 impl Outside for Nothing {
-    fn print(&self, _: u64, _: [u64; 2]) {}
+    fn print(&self, _: u64, _: [u64; 2]) -> u64 {
+        0
+    }
     fn log(&self, _: u64, _: [u64; 2]) {}
     fn random(&self) -> Option<u64> {
         None
@@ -42,8 +44,8 @@ impl Outside for Nothing {
     fn alarm(&self, _: u64) -> u64 {
         0
     }
-    fn typed(&self) -> (u64, u64) {
-        (0, 0)
+    fn typed(&self) -> Typed {
+        Typed::default()
     }
     fn took(&self, _: u64) {}
     fn allow(&self, _: bool) {}

@@ -16,7 +16,7 @@ use crate::cpu::regs::{cr0, cr4};
 use crate::cpu::svm::{Vmcb, code};
 use crate::exit::tests::{handle, machine_with_ports};
 use crate::exit::tier::Code;
-use crate::service::{Bar, Port, Registers, Service, Services, Space, pretend};
+use crate::service::{Bar, Port, Registers, Service, Services, Space, Typed, pretend};
 use crate::vcpu::frame::{Frame, number};
 
 std::thread_local! {
@@ -28,8 +28,9 @@ std::thread_local! {
 struct Nothing;
 
 impl Outside for Nothing {
-    fn print(&self, count: u64, words: [u64; 2]) {
+    fn print(&self, count: u64, words: [u64; 2]) -> u64 {
         SAID.with_borrow_mut(|said| said.push(std::format!("print {count} {words:x?}")));
+        0
     }
     fn log(&self, _: u64, _: [u64; 2]) {}
     fn random(&self) -> Option<u64> {
@@ -53,8 +54,8 @@ impl Outside for Nothing {
     fn alarm(&self, _: u64) -> u64 {
         0
     }
-    fn typed(&self) -> (u64, u64) {
-        (0, 0)
+    fn typed(&self) -> Typed {
+        Typed::default()
     }
     fn took(&self, _: u64) {}
     fn allow(&self, _: bool) {}
