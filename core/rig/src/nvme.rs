@@ -76,6 +76,11 @@ impl Nvme {
         }
     }
 
+    /// Forgets the first command that it has not done.
+    pub fn lose(&self) {
+        self.next(0);
+    }
+
     /// A command that was fetched.
     fn next(&self, at: usize) -> Option<Command> {
         let fetched = &mut self.queues.borrow_mut().fetched;

@@ -264,7 +264,7 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         is_late
     }
 
-    /// Says whether it may reach memory of a guest for commands of before.
+    /// Says whether it reaches no guest's memory for commands of before.
     pub fn is_settled(&self) -> bool {
         self.is_ready() || !self.reaches_guest
     }
@@ -409,7 +409,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
 
     /// The controller has interrupted.
     pub fn interrupted(&mut self) -> Result<(), Trouble> {
-        match self.machine.filter(|_| self.phase != Phase::Absent) {
+        // One that ends has no driver, and is to be done with in its time.
+        match self.machine.filter(|_| self.phase != Phase::Absent && !self.is_ending()) {
             Some(machine) => Ok(self.drive.interrupted(machine.bus())?),
             None => Ok(()),
         }

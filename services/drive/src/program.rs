@@ -54,7 +54,7 @@ pub struct Program<H: Machine, D: Drive + 'static, R: Copy + 'static> {
     /// It goes off as soon as it may, for who has more to do: nobody else's event is to put that off.
     is_soon: bool,
     /// When somebody first found it with something to do, since a command was done.
-    late_since: Option<u64>,
+    late_since: [Option<u64>; MEMBERS],
     /// A command was done since the last interrupt.
     has_done: bool,
     /// The interrupts that have brought nothing.
@@ -120,7 +120,7 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         is_slow: false,
         is_watched: false,
         is_soon: false,
-        late_since: None,
+        late_since: [None; MEMBERS],
         has_done: false,
         fruitless: Fruitless::NONE,
     };
@@ -184,8 +184,11 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         }
         // The hypervisor clears the alarm of a service that is one VM's alone.
         (self.is_watched, self.is_soon) = (false, false);
-        if self.lent.is_ready() && !self.is_waiting() {
-            self.late_since = None;
+        let place = self.late_since.iter_mut().zip(&self.functions).nth(member as usize);
+        if let Some((since, function)) = place.filter(|_| self.lent.is_ready())
+            && !function.model.is_waiting()
+        {
+            *since = None;
         }
         self.settle(machine, Answer::default())
     }
@@ -332,11 +335,14 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
 
     /// Says whether the controller goes on with what it has to do.
     fn judge(&mut self, now: u64) -> Result<(), Trouble> {
-        let is_waiting = self.lent.is_ready() && self.is_waiting();
-        self.late_since = is_waiting.then(|| self.late_since.unwrap_or(now));
-        match self.late_since {
+        let is_ready = self.lent.is_ready();
+        for (since, function) in self.late_since.iter_mut().zip(&self.functions) {
+            *since = (is_ready && function.model.is_waiting()).then(|| since.unwrap_or(now));
+        }
+        // What is done for one member says nothing of another one's.
+        match self.late_since.iter().flatten().min() {
             None => Ok(()),
-            Some(since) if now.saturating_sub(since) > LATE => Err(Trouble::Late),
+            Some(since) if now.saturating_sub(*since) > LATE => Err(Trouble::Late),
             Some(_) => self.lent.check(),
         }
     }
@@ -347,11 +353,6 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         self.functions.iter().take(self.count).fold((false, false), |(is_waiting, is_due), function| {
             (is_waiting | function.model.is_waiting(), is_due | function.is_due())
         })
-    }
-
-    /// Says whether the controller has something to do.
-    fn is_waiting(&self) -> bool {
-        self.members().0
     }
 
     /// Goes on with the beginning of the controller, or takes what it has done. Returns the members that have more to do then, perhaps.
@@ -370,13 +371,16 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         }
         let mut members = 0;
         while let Some(Done { member, tag, result }) = self.lent.finished()? {
-            if let Some(function) = self.functions.get_mut(member) {
+            if let (Some(function), Some(since)) =
+                (self.functions.get_mut(member), self.late_since.get_mut(member))
+            {
                 function.model.done(tag, result);
+                *since = None;
                 members |= 1 << member;
             }
         }
         if members != 0 {
-            (self.tries, self.late_since, self.has_done) = (TRIES, None, true);
+            (self.tries, self.has_done) = (TRIES, true);
         }
         // Others wait for any command to be done.
         Ok(if members != 0 && self.lent.is_scarce() { EACH } else { members })
@@ -409,7 +413,10 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
                 function.look(&sight, ALL);
             }
         }
-        self.next = (self.next + 1) % MEMBERS as u32;
+        self.next += 1;
+        if self.next >= self.count as u32 {
+            self.next = 0;
+        }
     }
 
     /// Tells the controller what the event has brought, and sees to it that somebody hears of what it does.
@@ -478,7 +485,7 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
     fn trouble(&mut self, machine: &'static H, trouble: Trouble) {
         give_up(machine, trouble);
         // It is looked at soon.
-        (self.is_watched, self.late_since) = (false, None);
+        (self.is_watched, self.late_since) = (false, [None; MEMBERS]);
         self.lent.end();
         if self.tries == 0 {
             // Nothing is reported to a guest while the controller may reach its memory.

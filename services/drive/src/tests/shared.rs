@@ -160,6 +160,47 @@ fn who_has_much_to_ask_for_starves_nobody() {
     assert_eq!(drivers[0].finish(&mut host).len(), all - first);
 }
 
+/// The first member has something done all the time; a command of the second one is lost.
+#[test]
+fn a_lost_command_is_missed_though_others_are_done() {
+    let (mut host, mut drivers) = hosted(Shape::default(), &[partition(1), partition(2)], None);
+    ask(&mut host, &mut drivers[1], 1, &request(BlockRequest::OUT, 5, &[2; 512], 0));
+    host.board.nvme.lose();
+    let is_missed = |host: &Host| host.board.log.borrow().contains("it has not done what it was told");
+    let seconds = (0..100).take_while(|_| {
+        ask(&mut host, &mut drivers[0], 0, &request(BlockRequest::IN, 0, &[], 512));
+        host.work();
+        host.interrupt();
+        host.alarm();
+        !is_missed(&host) && replies(&mut host, &mut drivers[0], 0).len() == 1
+    });
+    assert!((5..20).contains(&seconds.count()));
+    assert!(is_missed(&host));
+    while host.wait() {}
+    assert_eq!(replies(&mut host, &mut drivers[1], 1).len(), 1);
+    assert_eq!(sectors(&host, 1)[5 * 512..6 * 512], [2; 512]);
+}
+
+/// Two members always have something to ask for, of a controller that does one thing at once.
+#[test]
+fn members_have_as_many_turns_as_others() {
+    let shape = Shape { entries: 2, ..Shape::default() };
+    let (mut host, mut drivers) = hosted(shape, &[partition(1), partition(2)], None);
+    let mut done = [0; 2];
+    for _ in 0..200 {
+        for (member, driver) in drivers.iter_mut().enumerate() {
+            fill(&mut host, driver, member, |_| request(BlockRequest::IN, 0, &[], 512));
+        }
+        host.work();
+        host.interrupt();
+        for (member, driver) in drivers.iter_mut().enumerate() {
+            done[member] += replies(&mut host, driver, member).len();
+        }
+    }
+    let [first, second] = done;
+    assert!(first.abs_diff(second) <= (first + second) / 4, "{first} and {second}");
+}
+
 #[test]
 fn killed_at_any_step_it_loses_nothing_of_anybody() {
     let killed_at = |step| {
