@@ -6,7 +6,7 @@ use turnstile::config::Board;
 use turnstile::isa::Isa;
 use turnstile_link::{Command, StopReason};
 
-use super::disks::{SCRIPT, has_image, image, is_up, kills, nothing_bad};
+use super::disks::{SCRIPT, bare, has_image, image, is_up, kills, nothing_bad};
 use super::gpt::{self, BLOCK};
 use super::scenario::{Ending, Record, Scenario, Step, guest, linux};
 
@@ -48,6 +48,7 @@ pub fn scenarios() -> Vec<Scenario> {
         .map(|scenario| if is_trusted(&scenario) { scenario } else { guarded(scenario) });
     all.chain(refused)
         .chain(restarted().on_all())
+        .chain(Isa::ALL.map(hostile))
         .chain([no_iommu()])
         .chain(bypassing().on_all())
         .chain([strays("drives/stray", "nvme0"), strays("drives/stray-virtio", "virtio0")])
@@ -321,6 +322,21 @@ fn several_own_cpu() -> Scenario {
     let scenario = several("drives/several-own-cpu");
     let config = scenario.config.replace("trusted = true\n", "trusted = true\ncpus = [2]\n");
     scenario.with_config(config)
+}
+
+/// A guest that attacks its disks, which are partitions of one, beside another one of which it finds and changes nothing.
+fn hostile(isa: Isa) -> Scenario {
+    let scenario = bare(isa, "drives/hostile", "");
+    let place = |partition: u32| {
+        format!("device = \"nvme0\"\npartition = {partition}\ntrusted = true\ntime-limit = \"1s\"\n")
+    };
+    let config = scenario
+        .config
+        .replacen("size = \"4MiB\"\n", &(place(2) + "image = \"machine\"\n"), 1)
+        .replacen("size = \"4MiB\"\n", &place(3), 1);
+    let partition = vec![0; 4 << 20];
+    let machine = gpt::disk(&[&[0x55; 8 * BLOCK], &partition, &partition, &[0xaa; 8 * BLOCK]]);
+    scenario.with_config(config).file("machine", machine)
 }
 
 /// The power is lost again and again behind a flush.

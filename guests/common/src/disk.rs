@@ -135,8 +135,11 @@ impl Run {
             attack(machine, slot, &mut self.random);
             let mut disk = Disk::place(machine, slot, machine.window.base + FIRST);
             let right = disk.start() && disk.request(READ, STRIDE, SECTOR);
-            let beside = |other: &mut Disk<'_>| other.start() && other.request(READ, STRIDE, SECTOR);
-            let right = right && other.as_mut().is_none_or(beside);
+            // They have the ring in common: one at a time.
+            let beside = |other: &mut Disk<'_>| {
+                other.start() && other.request(READ, STRIDE, SECTOR) && other.function.reset()
+            };
+            let right = right && disk.function.reset() && other.as_mut().is_none_or(beside);
             self.that(console, right, name);
         }
     }
