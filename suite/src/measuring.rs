@@ -14,8 +14,8 @@ const VCPUS: u16 = 4;
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
-    // A disk of the machine is as in a row only where the bench makes it.
-    let is_there = |row: &Row| row.disk != Some(Disk::Nvme);
+    // The machine's own devices are as in a row only where the bench makes them.
+    let is_there = |row: &Row| row.disk != Some(Disk::Nvme) && !row.wired;
     let is_one = |row: &Row| row.vcpus <= VCPUS && row.counted != Counted::Boot && is_there(row);
     for row in ROWS.iter().map(Row::own).filter(is_one) {
         // What touches memory or sleeps is measured as often as its least says, doorbells less often.

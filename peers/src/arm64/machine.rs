@@ -157,6 +157,7 @@ fn load(memory: &GuestMemoryMmap, options: &Options, guest: &[u8]) -> Result<Lay
         flash: 0,
         service: false,
         pci: false,
+        virtio: 0,
     };
     let tree = fdt::build(&platform).map_err(|error| anyhow::anyhow!("the device tree: {error}"))?;
     memory.write_slice(guest, GuestAddress(layout.kernel.start)).context("cannot load the guest")?;
