@@ -207,7 +207,7 @@ impl Guest {
 
     /// All its vCPUs have left their guests: its clock stands still from now on.
     pub fn paused(&self) {
-        // Nothing changes its memory when it is heard that it is paused. Before the lock: a service's own CPU may be about to take that
+        // No program changes its memory when it is heard that it is paused. Before the lock: a service's own CPU may be about to take that
         // for a command.
         self.services.iter().for_each(|service| service.hold());
         let _order = self.pausing.lock();

@@ -452,7 +452,7 @@ impl Hosted {
         let mut pieces = pieces.to_vec();
         if self.lends().is_some_and(|function| !function.lend(&mut pieces)) {
             line::report(format_args!(
-                "service {}: its controller does not reach the memory of the VM, for which the IOMMU has no tables: bytes are copied",
+                "service {}: its controller does not reach the memory of the VM: the IOMMU has no tables for it, or has not given back what it had. Bytes are copied",
                 self.name
             ));
         }

@@ -19,6 +19,9 @@ use crate::machine::{MEMBERS, Machine};
 pub const DEPTH: usize = 16;
 /// After so long without a command that is done, in nanoseconds, the controller begins anew.
 pub const LATE: u64 = 10_000_000_000;
+/// How many bytes a command discards or fills with zeroes at most, whatever the controller takes: one that a member gives is done in a time for which the
+/// others can wait.
+const RANGE: u64 = 8 << 20;
 /// The largest block.
 const BLOCK: usize = 4096;
 
@@ -442,12 +445,7 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
     }
 
     fn range_piece(&self) -> u64 {
-        let most =
-            self.geometry.map_or(0, |geometry| match (geometry.most_discarded, geometry.most_zeroed) {
-                (0, most) | (most, 0) => most,
-                (one, other) => one.min(other),
-            });
-        (u64::from(most) * SECTOR).max(SECTOR)
+        self.geometry.map_or(SECTOR, |geometry| range_piece(geometry.most_discarded, geometry.most_zeroed))
     }
 
     fn stage(&self, tag: u16) -> Result<(&H::Memory, u64), Failure> {
@@ -536,6 +534,15 @@ const fn refused(refusal: Refusal) -> Failure {
         Refusal::Unsupported => Failure::Unsupported,
         Refusal::Tag | Refusal::Range | Refusal::Memory => Failure::Io,
     }
+}
+
+/// How many bytes a command discards or fills with zeroes, of a controller that takes so many sectors.
+pub fn range_piece(discarded: u32, zeroed: u32) -> u64 {
+    let most = match (discarded, zeroed) {
+        (0, most) | (most, 0) => most,
+        (one, other) => one.min(other),
+    };
+    (u64::from(most) * SECTOR).clamp(SECTOR, RANGE)
 }
 
 /// How many sectors a block has.

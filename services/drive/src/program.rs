@@ -182,8 +182,10 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
             function.model.set_name(settings);
             function.attach(&sight, kept, bars);
         }
-        // The hypervisor clears the alarm of a service that is one VM's alone.
-        (self.is_watched, self.is_soon) = (false, false);
+        if self.count <= 1 {
+            // The hypervisor clears the alarm of a service that is one VM's alone. The others' is not put off by who starts again and again.
+            (self.is_watched, self.is_soon) = (false, false);
+        }
         let place = self.late_since.iter_mut().zip(&self.functions).nth(member as usize);
         if let Some((since, function)) = place.filter(|_| self.lent.is_ready())
             && !function.model.is_waiting()

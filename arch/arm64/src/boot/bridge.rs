@@ -167,14 +167,14 @@ impl HostBridge for Bridge {
     }
 
     fn reach(&self, address: PciAddress, memory: Range, _: bool) -> Option<Reach> {
-        let bus = self.node.reach(memory.base)?;
+        let bus = self.node.reach_all(memory)?;
         let Some((iommu, stream)) = self.before(address) else { return Some(Reach { bus, guarded: false }) };
         iommu.reach(address, stream, memory).then_some(Reach { bus, guarded: true })
     }
 
     fn lend(&self, address: PciAddress, pieces: &[Range]) -> Option<Vec<u64>> {
         let (iommu, stream) = self.before(address)?;
-        let buses = pieces.iter().map(|piece| self.node.reach(piece.base)).collect::<Option<_>>()?;
+        let buses = pieces.iter().map(|piece| self.node.reach_all(*piece)).collect::<Option<_>>()?;
         iommu.lend(stream, pieces).then_some(buses)
     }
 

@@ -4,6 +4,7 @@
 use turnstile_rig::{Behind, BlockDriver, Computer, Random, Request, Shape, request};
 use turnstile_service_rt::drive::Drive as Settings;
 use turnstile_virtio::config::BlockRequest;
+use turnstile_virtio::features::Features;
 
 use super::host::{Host, SECTORS, driver};
 use super::works::{FEATURES, any, once};
@@ -144,6 +145,31 @@ fn a_reset_behind_a_broken_rule_waits_too() {
     assert_eq!(host.read(driver.common + 0x14, 1), 0);
 }
 
+/// A guest resets its device while the controller, which has done nothing for long, is being reset: that has to end first.
+#[test]
+fn a_reset_is_not_over_while_the_controller_begins_anew() {
+    let (mut host, mut driver) = running();
+    assert!(driver.ask(&mut host, 0, &request(BlockRequest::IN, 0, &[], 512)));
+    host.board.nvme.slowness.set(u32::MAX);
+    while !host.board.log.borrow().contains("has not done") {
+        assert!(host.alarm());
+    }
+    host.write(driver.common + 0x14, 1, 0);
+    assert_ne!(host.read(driver.common + 0x14, 1), 0);
+    host.board.nvme.slowness.set(0);
+    while host.alarm() {}
+    assert_eq!(host.read(driver.common + 0x14, 1), 0);
+}
+
+/// A reset of a queue alone would not wait for the controller.
+#[test]
+fn a_queue_is_not_reset_by_itself() {
+    let mut host = Host::direct(Shape::default(), Settings::default(), |_| {});
+    let mut driver = driver(&mut host);
+    assert!(!driver.start(&mut host, FEATURES.union(Features::RING_RESET)));
+    assert!(driver.start(&mut host, FEATURES));
+}
+
 /// No failure is reported while the controller may write to the guest's buffers: its reset ends first.
 #[test]
 fn requests_fail_behind_the_end_of_the_controllers_reset() {
@@ -182,6 +208,24 @@ fn a_controller_that_does_not_end_its_reset_is_cut_off_before_requests_fail() {
     assert!(host.is_cut_off, "{}", host.board.log.borrow());
     assert!(failed.len() == 1 && failed[0].1.bytes[512] == 1);
     assert_eq!(once(&mut host, &mut driver, BlockRequest::IN, 0, &[], 512)[512], 1);
+}
+
+/// The same, if it interrupts all the time.
+#[test]
+fn a_controller_that_interrupts_meanwhile_is_cut_off_too() {
+    let (mut host, mut driver) = running();
+    assert!(driver.ask(&mut host, 0, &request(BlockRequest::IN, 0, &[], 512)));
+    let begun = host.board.clock.get();
+    while !host.is_cut_off && host.alarm() {
+        let count = host.board.log.borrow().matches("has not done").count();
+        if count == 3 && host.board.nvme.runs() {
+            host.board.nvme.slowness.set(u32::MAX);
+        } else if count == 4 {
+            host.stray();
+        }
+        assert!(host.board.clock.get() - begun < 120_000_000_000, "{}", host.board.log.borrow());
+    }
+    assert!(host.is_cut_off, "{}", host.board.log.borrow());
 }
 
 /// Descriptors that name what is not the guest's memory are none: neither where the controller reaches that, nor where its own memory is.

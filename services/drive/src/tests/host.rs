@@ -373,13 +373,18 @@ impl Host {
         let is_there = std::mem::replace(&mut self.interrupts, sent) != sent || self.board.nvme.is_high();
         let is_new = is_there && self.driven;
         if is_new {
-            let now = self.board.clock.get();
-            let value = self.enter(|life, machine| life.interrupt(machine, now));
-            self.driven = value != UNDRIVEN;
-            self.is_cut_off |= value == UNDRIVEN;
-            self.masked = value == LATER;
+            self.stray();
         }
         is_new
+    }
+
+    /// An interrupt, wherever it comes from.
+    pub fn stray(&mut self) {
+        let now = self.board.clock.get();
+        let value = self.enter(|life, machine| life.interrupt(machine, now));
+        self.driven = value != UNDRIVEN;
+        self.is_cut_off |= value == UNDRIVEN;
+        self.masked = value == LATER;
     }
 
     /// The controller does all that it was told.

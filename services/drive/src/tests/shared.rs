@@ -5,6 +5,8 @@ use turnstile_rig::{Behind, BlockDriver, Computer, Ram, Random, Reply, Shape, re
 use turnstile_service_rt::drive::Drive as Settings;
 use turnstile_virtio::config::{BlockRange, BlockRequest};
 
+use crate::lent::range_piece;
+
 use super::host::{Host, SECTORS, driver};
 use super::works::{FEATURES, any, table};
 
@@ -160,6 +162,41 @@ fn who_has_much_to_ask_for_starves_nobody() {
     assert_eq!(drivers[0].finish(&mut host).len(), all - first);
 }
 
+/// A command of the second member is lost; its neighbour starts again and again.
+#[test]
+fn a_neighbour_that_starts_again_and_again_hides_nothing() {
+    let (mut host, mut drivers) = hosted(Shape::default(), &[partition(1), partition(2)], None);
+    ask(&mut host, &mut drivers[1], 1, &request(BlockRequest::OUT, 5, &[2; 512], 0));
+    host.board.nvme.lose();
+    let begun = host.board.clock.get();
+    while host.board.clock.get() - begun < 30_000_000_000 {
+        host.member = 0;
+        host.stop();
+        host.start();
+        host.board.clock.update(|now| now + 50_000_000);
+        if host.board.alarm.get().is_some_and(|at| at <= host.board.clock.get()) {
+            host.alarm();
+        }
+    }
+    assert!(host.board.log.borrow().contains("it has not done what it was told"));
+}
+
+/// A member always has something under way for longer than a command may take.
+#[test]
+fn who_is_busy_for_long_is_not_late() {
+    let (mut host, mut drivers) = hosted(Shape::default(), &[partition(1), partition(2)], None);
+    let one = request(BlockRequest::IN, 0, &[], 512);
+    ask(&mut host, &mut drivers[0], 0, &one);
+    for _ in 0..40 {
+        ask(&mut host, &mut drivers[0], 0, &one);
+        host.board.nvme.run_some(host.board.shared, &mut Random(1), 1);
+        host.interrupt();
+        host.alarm();
+        replies(&mut host, &mut drivers[0], 0);
+    }
+    assert!(host.board.log.borrow().is_empty(), "{}", host.board.log.borrow());
+}
+
 /// The first member has something done all the time; a command of the second one is lost.
 #[test]
 fn a_lost_command_is_missed_though_others_are_done() {
@@ -179,6 +216,14 @@ fn a_lost_command_is_missed_though_others_are_done() {
     while host.wait() {}
     assert_eq!(replies(&mut host, &mut drivers[1], 1).len(), 1);
     assert_eq!(sectors(&host, 1)[5 * 512..6 * 512], [2; 512]);
+}
+
+/// A controller may take a gigabyte at once, for which nobody is to wait.
+#[test]
+fn who_discards_much_does_so_by_the_piece() {
+    assert_eq!(range_piece(u32::MAX, 0), 8 << 20);
+    assert_eq!(range_piece(u32::MAX, 1 << 21), 8 << 20);
+    assert_eq!([range_piece(8, 16), range_piece(0, 16), range_piece(0, 0)], [4096, 8192, 512]);
 }
 
 /// Two members always have something to ask for, of a controller that does one thing at once.

@@ -230,6 +230,13 @@ impl PciNode {
         self.dma.iter().find_map(|window| translate(physical, window.physical, window.bus, window.size))
     }
 
+    /// The same for all of a range, which lies together there, too.
+    pub fn reach_all(&self, Range { base, size }: Range) -> Option<u64> {
+        let last = size.checked_sub(1)?;
+        let bus = self.reach(base)?;
+        (self.reach(base.checked_add(last)?)? == bus.checked_add(last)?).then_some(bus)
+    }
+
     /// Returns the IOMMU that a function is behind, by its phandle, and which stream it is there.
     pub fn stream(&self, bus: u8, device: u8, function: u8) -> Option<(u32, u32)> {
         self.streams.of(u16::from_be_bytes([bus, device << 3 | function & 7]))

@@ -199,5 +199,8 @@ fn functions_reach_what_dma_ranges_say_if_they_see_caches() {
     let bridge = one(Variant { dma: Some(&dma), ..VIRT });
     assert_eq!(bridge.reach(0x4000_1000), Some(0x8000_1000));
     assert_eq!((bridge.reach(0x3fff_ffff), bridge.reach(0x8000_0000)), (None, None));
+    let all = |base, size| bridge.reach_all(Range { base, size });
+    assert_eq!(all(0x7fff_f000, 0x1000), Some(0xbfff_f000));
+    assert_eq!([all(0x7fff_f000, 0x1001), all(0x3fff_f000, 0x2000), all(0x4000_0000, 0)], [None; 3]);
     assert_eq!(one(Variant { dma: Some(&[]), ..VIRT }).reach(0x1_0000_0000), Some(0x1_0000_0000));
 }
