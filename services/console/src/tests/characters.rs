@@ -122,7 +122,7 @@ fn killed_at(step: u64) -> bool {
     assert_eq!(*host.shown.text.borrow(), written, "step {step}");
     assert_eq!(read, typed, "step {step}");
     assert_eq!(size(&mut host, &driver), (80, 24), "step {step}");
-    host.deaths != 0
+    host.kills.deaths != 0
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn killed_at_any_step_it_loses_nothing_and_repeats_nothing() {
 fn killed_again_and_again_it_goes_on() {
     let random = &mut Random(0x636f_6e73);
     let (mut host, mut driver) = running(None);
-    (host.most, host.left) = (Some(Random(99)), Some(100));
+    (host.kills.most, host.kills.left) = (Some(Random(99)), Some(100));
     let (mut written, mut typed, mut read) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..400 {
         let length = random.below(300) as usize;
@@ -161,14 +161,14 @@ fn killed_again_and_again_it_goes_on() {
         }
         host.wait();
     }
-    (host.most, host.left) = (None, None);
+    (host.kills.most, host.kills.left) = (None, None);
     while read.len() < typed.len() {
         read.extend(settle(&mut host, &mut driver));
         driver.ask(&mut host, IN, &room(100));
     }
     settle(&mut host, &mut driver);
     assert!(*host.shown.text.borrow() == written && read == typed);
-    assert!(host.deaths > 20, "{}", host.deaths);
+    assert!(host.kills.deaths > 20, "{}", host.kills.deaths);
 }
 
 /// Whatever is written anywhere: no event prints more than so much, nothing panics, and the device works after a reset.

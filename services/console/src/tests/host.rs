@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the hypervisor is to the service: events, calls, restarts. The service is killed at any step that leaves a trace.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
-use turnstile_pci::msix::Message;
-use turnstile_rig::{BlockDriver, Computer, DOORBELL, ECAM, Fuse, Ram, Random};
-use turnstile_service_rt::{AGAIN, BARS, CONFIGURATION, Characters, Event, ROOM, Service, terminal_size};
-use turnstile_service_virtio::{Virtio, World};
+use turnstile_rig::{BlockDriver, Computer, Fuse, Ram};
+use turnstile_service_rig::{Board, Kills};
+use turnstile_service_rt::{AGAIN, BARS, Characters, Event, ROOM, Service, terminal_size};
+use turnstile_service_virtio::Virtio;
 use turnstile_virtio::config::{CONSOLE, Console as Size};
 use turnstile_virtio::features::Features;
 
@@ -50,56 +50,6 @@ impl Terminal for Shown {
     }
 }
 
-/// What calls reach.
-pub struct Board {
-    pub ram: Ram,
-    pub fuse: Fuse,
-    kept: RefCell<Vec<u64>>,
-    decoded: RefCell<[Option<(u64, u64)>; 6]>,
-    pub messages: RefCell<Vec<u32>>,
-    clock: Cell<u64>,
-    /// How much later it is whenever somebody asks for the time.
-    pub tick: Cell<u64>,
-}
-
-impl World for Board {
-    type Memory = Ram;
-
-    fn memory(&self) -> &Ram {
-        &self.ram
-    }
-
-    fn message(&self, Message { address, data }: Message) {
-        if self.fuse.step() && address == DOORBELL {
-            self.messages.borrow_mut().push(data);
-        }
-    }
-
-    fn flush(&self) {}
-
-    fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
-        if self.fuse.step() {
-            self.decoded.borrow_mut()[usize::from(bar)] = (size != 0).then_some((address, size));
-        }
-        true
-    }
-
-    fn time(&self) -> u64 {
-        self.clock.set(self.clock.get() + self.tick.get());
-        self.clock.get()
-    }
-
-    fn get(&self, at: usize) -> u64 {
-        self.kept.borrow().get(at).copied().unwrap_or(0)
-    }
-
-    fn set(&self, at: usize, word: u64) {
-        if self.fuse.step() {
-            self.kept.borrow_mut()[at] = word;
-        }
-    }
-}
-
 type Device = Virtio<QUEUES, VECTORS, Console<Shown>>;
 
 /// A hypervisor with one VM and its console.
@@ -117,30 +67,17 @@ pub struct Host {
     device: Device,
     /// The service wants another event.
     pub again: bool,
-    /// After how many steps it is killed.
-    pub left: Option<u64>,
-    /// After how many it is killed again, at most.
-    pub most: Option<Random>,
-    pub deaths: u64,
+    pub kills: Kills,
 }
 
 impl Host {
     pub fn new(left: Option<u64>) -> Self {
-        let fuse = Fuse::default();
-        let board = Board {
-            ram: Ram::new(MEMORY, fuse.clone()),
-            fuse: fuse.clone(),
-            kept: RefCell::new(vec![0; 53]),
-            decoded: RefCell::default(),
-            messages: RefCell::default(),
-            clock: Cell::new(0),
-            tick: Cell::new(1000),
-        };
+        let board = Board::new(MEMORY, 53);
+        let (fuse, kills) = (board.fuse.clone(), Kills::new(board.fuse.clone(), left));
         let shown = Shown { text: Rc::default(), kept: Rc::default(), fuse };
         let device = Device::new(Console::new(shown.clone()));
-        let (typed, taken, size, told, room, again, most) = (Vec::new(), 0, 0, 0, false, false, None);
-        let mut host =
-            Self { board, shown, typed, taken, size, told, room, device, again, left, most, deaths: 0 };
+        let (typed, taken, size, told, room, again) = (Vec::new(), 0, 0, 0, false, false);
+        let mut host = Self { board, shown, typed, taken, size, told, room, device, again, kills };
         host.begin(false);
         host
     }
@@ -190,9 +127,9 @@ impl Host {
     fn begin(&mut self, mut kept: bool) {
         loop {
             self.device = Device::new(Console::new(self.shown.clone()));
-            self.arm();
+            self.kills.arm();
             let answer = attach(&mut self.device, &self.board, kept, 0x1008_0000);
-            if !self.is_dead() {
+            if !self.kills.is_dead() {
                 self.again |= answer.lines & AGAIN != 0;
                 self.room |= answer.lines & ROOM != 0;
                 return;
@@ -201,32 +138,12 @@ impl Host {
         }
     }
 
-    fn arm(&self) {
-        match self.left {
-            Some(left) => self.board.fuse.arm(left),
-            None => self.board.fuse.mend(),
-        }
-    }
-
-    /// Whether it was killed; then it may be killed again.
-    fn is_dead(&mut self) -> bool {
-        let (blown, steps) = (self.board.fuse.is_blown(), self.board.fuse.steps());
-        self.board.fuse.mend();
-        self.left = match (&mut self.most, self.left) {
-            (Some(random), _) if blown => Some(random.below(3000)),
-            (None, _) if blown => None,
-            (_, left) => left.map(|left| left - steps),
-        };
-        self.deaths += u64::from(blown);
-        blown
-    }
-
     /// Hands an event to the service until it has answered.
     pub fn event(&mut self, event: Event) -> u64 {
         loop {
-            self.arm();
+            self.kills.arm();
             let answer = crate::model::event(&mut self.device, &self.board, event);
-            if !self.is_dead() {
+            if !self.kills.is_dead() {
                 self.again |= answer.lines & AGAIN != 0;
                 self.room |= answer.lines & ROOM != 0;
                 return answer.value;
@@ -237,30 +154,19 @@ impl Host {
 
     /// Kills it between two events.
     pub fn kill(&mut self) {
-        self.deaths += 1;
+        self.kills.deaths += 1;
         self.begin(true);
-    }
-
-    fn find(&self, address: u64) -> Option<(u64, u64)> {
-        if (ECAM..ECAM + 0x1000).contains(&address) {
-            return Some((CONFIGURATION, address - ECAM));
-        }
-        let decoded = self.board.decoded.borrow();
-        let mut all = (BARS..).zip(decoded.iter()).filter_map(|(device, bar)| Some((device, (*bar)?)));
-        all.find_map(|(device, (base, size))| {
-            (base..base + size).contains(&address).then(|| (device, address - base))
-        })
     }
 }
 
 impl Computer for Host {
     fn read(&mut self, address: u64, size: u64) -> u64 {
-        let Some((device, offset)) = self.find(address) else { return u64::MAX >> (64 - 8 * size) };
+        let Some((device, offset)) = self.board.find(address) else { return u64::MAX >> (64 - 8 * size) };
         self.event(Event::Read { device, offset, size })
     }
 
     fn write(&mut self, address: u64, size: u64, value: u64) {
-        let Some((device, offset)) = self.find(address) else { return };
+        let Some((device, offset)) = self.board.find(address) else { return };
         let bell = Function::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4);
         match bell {
             Some(queue) => self.event(Event::Doorbell { queues: 1 << queue, now: 0 }),

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the hypervisor is to the service: events, calls, restarts. The service is killed at any step that leaves a trace.
 
-use std::cell::{Cell, RefCell};
-
 use turnstile_block::ram::{Image, RamDisk, Store};
-use turnstile_pci::msix::Message;
-use turnstile_rig::{BlockDriver, Computer, DOORBELL, ECAM, Fuse, Ram, Random, WINDOW};
+use turnstile_rig::{BlockDriver, Computer, Fuse, Ram};
 use turnstile_service_block::{Disk, QUEUES, VECTORS};
-use turnstile_service_rt::{AGAIN, BARS, CONFIGURATION, Event, Service};
-use turnstile_service_virtio::{Virtio, World};
+use turnstile_service_rig::{Board, Kills};
+use turnstile_service_rt::{AGAIN, BARS, Event, Service};
+use turnstile_service_virtio::Virtio;
 
 use crate::Function;
 
@@ -39,70 +37,6 @@ impl Store for Bytes {
     }
 }
 
-/// What calls reach.
-pub struct Board {
-    pub ram: Ram,
-    pub fuse: Fuse,
-    kept: RefCell<Vec<u64>>,
-    pub decoded: RefCell<[Option<(u64, u64)>; 6]>,
-    pub messages: RefCell<Vec<u32>>,
-    /// The time, and how much later it is whenever somebody asks.
-    pub clock: Cell<u64>,
-    pub tick: Cell<u64>,
-}
-
-impl World for Board {
-    type Memory = Ram;
-
-    fn memory(&self) -> &Ram {
-        &self.ram
-    }
-
-    fn message(&self, Message { address, data }: Message) {
-        if self.fuse.step() && address == DOORBELL {
-            self.messages.borrow_mut().push(data);
-        }
-    }
-
-    fn flush(&self) {}
-
-    fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
-        if !self.fuse.step() {
-            return true;
-        }
-        let mut all = self.decoded.borrow_mut();
-        all[usize::from(bar)] = None;
-        let end = address.saturating_add(size);
-        let overlaps = |begin: u64, last: u64| address < last && begin < end;
-        let taken = overlaps(OTHER.start, OTHER.end)
-            || all.iter().flatten().any(|(base, size)| overlaps(*base, base + size));
-        let inside = WINDOW.start <= address && end <= WINDOW.end;
-        if size == 0 {
-            return true;
-        }
-        let good = inside && !taken && address.is_multiple_of(size);
-        if good {
-            all[usize::from(bar)] = Some((address, size));
-        }
-        good
-    }
-
-    fn time(&self) -> u64 {
-        self.clock.set(self.clock.get() + self.tick.get());
-        self.clock.get()
-    }
-
-    fn get(&self, at: usize) -> u64 {
-        self.kept.borrow().get(at).copied().unwrap_or(0)
-    }
-
-    fn set(&self, at: usize, word: u64) {
-        if self.fuse.step() {
-            self.kept.borrow_mut()[at] = word;
-        }
-    }
-}
-
 type Device = Virtio<QUEUES, VECTORS, Disk<RamDisk<Bytes>>>;
 
 /// A hypervisor with one VM and its disk.
@@ -112,26 +46,15 @@ pub struct Host {
     writable: bool,
     /// The service wants another event.
     pub again: bool,
-    /// After how many steps it is killed.
-    pub left: Option<u64>,
-    /// After how many it is killed again, at most.
-    pub most: Option<Random>,
-    pub deaths: u64,
+    pub kills: Kills,
 }
 
 impl Host {
     pub fn new(disk: Vec<u8>, writable: bool, left: Option<u64>) -> Self {
-        let fuse = Fuse::default();
-        let board = Board {
-            ram: Ram::new(MEMORY, fuse.clone()),
-            fuse: fuse.clone(),
-            kept: RefCell::new(vec![0; 77]),
-            decoded: RefCell::default(),
-            messages: RefCell::default(),
-            clock: Cell::new(0),
-            tick: Cell::new(1000),
-        };
-        let mut host = Self { board, device: None, writable, again: false, left, most: None, deaths: 0 };
+        let mut board = Board::new(MEMORY, 77);
+        board.other = OTHER;
+        let (fuse, kills) = (board.fuse.clone(), Kills::new(board.fuse.clone(), left));
+        let mut host = Self { board, device: None, writable, again: false, kills };
         host.begin(Bytes(disk, fuse), false);
         host
     }
@@ -144,9 +67,9 @@ impl Host {
             let store =
                 std::mem::replace(&mut device, Device::new(Disk::new(RamDisk::new(Bytes(Vec::new(), fuse)))));
             device.model.insert(store.model.into_disk(), *b"root\0\0\0\0\0\0\0\0\0\0\0\0", self.writable);
-            self.arm();
+            self.kills.arm();
             let answer = device.attach(&self.board, kept, FIRMWARE);
-            if !self.is_dead() {
+            if !self.kills.is_dead() {
                 self.again |= answer.lines & AGAIN != 0;
                 self.device = Some(device);
                 return;
@@ -156,33 +79,13 @@ impl Host {
         }
     }
 
-    fn arm(&self) {
-        match self.left {
-            Some(left) => self.board.fuse.arm(left),
-            None => self.board.fuse.mend(),
-        }
-    }
-
-    /// Whether it was killed; then it may be killed again.
-    fn is_dead(&mut self) -> bool {
-        let (blown, steps) = (self.board.fuse.is_blown(), self.board.fuse.steps());
-        self.board.fuse.mend();
-        self.left = match (&mut self.most, self.left) {
-            (Some(random), _) if blown => Some(random.below(3000)),
-            (None, _) if blown => None,
-            (_, left) => left.map(|left| left - steps),
-        };
-        self.deaths += u64::from(blown);
-        blown
-    }
-
     /// Hands an event to the service until it has answered.
     pub fn event(&mut self, event: Event) -> u64 {
         loop {
-            self.arm();
+            self.kills.arm();
             let mut device = self.device.take().expect("it lives");
             let answer = device.event(&self.board, event);
-            if !self.is_dead() {
+            if !self.kills.is_dead() {
                 self.again |= answer.lines & AGAIN != 0;
                 self.device = Some(device);
                 return answer.value;
@@ -194,7 +97,7 @@ impl Host {
     /// Kills it between two events.
     pub fn kill(&mut self) {
         let device = self.device.take().expect("it lives");
-        self.deaths += 1;
+        self.kills.deaths += 1;
         self.begin(device.model.into_disk().into_store(), true);
     }
 
@@ -207,17 +110,6 @@ impl Host {
         again
     }
 
-    fn find(&self, address: u64) -> Option<(u64, u64)> {
-        if (ECAM..ECAM + 0x1000).contains(&address) {
-            return Some((CONFIGURATION, address - ECAM));
-        }
-        let decoded = self.board.decoded.borrow();
-        let mut all = (BARS..).zip(decoded.iter()).filter_map(|(device, bar)| Some((device, (*bar)?)));
-        all.find_map(|(device, (base, size))| {
-            (base..base + size).contains(&address).then(|| (device, address - base))
-        })
-    }
-
     /// The disk.
     pub fn disk(self) -> Vec<u8> {
         self.device.expect("it lives").model.into_disk().into_store().0
@@ -226,12 +118,12 @@ impl Host {
 
 impl Computer for Host {
     fn read(&mut self, address: u64, size: u64) -> u64 {
-        let Some((device, offset)) = self.find(address) else { return u64::MAX >> (64 - 8 * size) };
+        let Some((device, offset)) = self.board.find(address) else { return u64::MAX >> (64 - 8 * size) };
         self.event(Event::Read { device, offset, size })
     }
 
     fn write(&mut self, address: u64, size: u64, value: u64) {
-        let Some((device, offset)) = self.find(address) else { return };
+        let Some((device, offset)) = self.board.find(address) else { return };
         let bell = Function::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4);
         match bell {
             Some(queue) => self.event(Event::Doorbell { queues: 1 << queue, now: 0 }),

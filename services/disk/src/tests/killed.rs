@@ -61,7 +61,7 @@ fn killed_at(step: u64) -> bool {
             reply.number
         );
     }
-    let dead = host.deaths != 0;
+    let dead = host.kills.deaths != 0;
     assert!(host.disk() == disk, "step {step}");
     dead
 }
@@ -84,8 +84,8 @@ fn killed_again_and_again_it_loses_nothing() {
     let mut driver = probe(&mut host);
     driver.enable_messages(&mut host);
     assert!(driver.start(&mut host, ACCEPTED));
-    host.most = Some(Random(77));
-    host.left = Some(100);
+    host.kills.most = Some(Random(77));
+    host.kills.left = Some(100);
     let mut expected: Vec<Vec<Asked>> = (0..QUEUES).map(|_| Vec::new()).collect();
     let mut done = 0;
     while done < 3000 {
@@ -117,6 +117,6 @@ fn killed_again_and_again_it_loses_nothing() {
     for (queue, reply) in driver.finish(&mut host) {
         assert!(reply.bytes == expected[queue][reply.number].bytes);
     }
-    assert!(host.deaths > 100, "{}", host.deaths);
+    assert!(host.kills.deaths > 100, "{}", host.kills.deaths);
     assert!(host.disk() == disk);
 }

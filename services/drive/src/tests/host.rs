@@ -9,9 +9,10 @@ use turnstile_pci::msix::Message;
 use turnstile_rig::{
     Behind, BlockDriver, Computer, DOORBELL, ECAM, Fuse, Nvme, Ram, Random, Shape, Slot, WINDOW,
 };
+use turnstile_service_rig::{Bars, Kills, find};
 use turnstile_service_rt::drive::{Drive as Settings, Drives};
 use turnstile_service_rt::{
-    AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, LATER, MEMBER_QUEUES, Service, UNDRIVEN, member_device,
+    AGAIN, Answer, Attach, BARS, Event, LATER, MEMBER_QUEUES, Service, UNDRIVEN, member_device,
 };
 use turnstile_service_virtio::World;
 use turnstile_virtio::memory::Memory as _;
@@ -34,9 +35,6 @@ const MOMENT: u64 = 2_000_000;
 /// Sectors of the disk.
 pub const SECTORS: u64 = 512;
 
-/// Where the BARs of a function are, and how long they are.
-type Decoded = [Option<(u64, u64)>; 6];
-
 /// What calls reach.
 pub struct Board {
     pub rams: &'static [Ram],
@@ -47,7 +45,7 @@ pub struct Board {
     slot: Slot<'static, Nvme>,
     fuse: Fuse,
     kept: RefCell<Vec<u64>>,
-    decoded: RefCell<[Decoded; MEMBERS]>,
+    decoded: RefCell<[Bars; MEMBERS]>,
     messages: RefCell<[Vec<u32>; MEMBERS]>,
     pub clock: Cell<u64>,
     /// How much later it is whenever somebody asks.
@@ -172,10 +170,7 @@ pub struct Host {
     pub driven: bool,
     /// The controller was kept from memory, because the program does not drive it any more.
     pub is_cut_off: bool,
-    /// After how many steps it is killed, and after how many again, at most.
-    pub left: Option<u64>,
-    pub most: Option<Random>,
-    pub deaths: u64,
+    pub kills: Kills,
     /// What controller's commands are done when, if any order is right.
     pub order: Random,
     interrupts: u32,
@@ -246,9 +241,7 @@ impl Host {
             attached: vec![true; settings.len()],
             driven: false,
             is_cut_off: false,
-            left,
-            most: None,
-            deaths: 0,
+            kills: Kills::new(board.fuse.clone(), left),
             order: Random(0x6f72_6465),
             interrupts: 0,
             is_prompt: settings.len() > 1,
@@ -265,7 +258,7 @@ impl Host {
             // What is for nobody any more.
             self.interrupts = self.board.nvme.face().interrupts.get();
             self.masked = false;
-            self.arm();
+            self.kills.arm();
             let machine = self.machine;
             let holds = self.board.nvme.holds.replace(self.board.nvme.holds.get() && !self.is_prompt);
             let later = |event: &mut dyn FnMut() -> Answer| {
@@ -280,7 +273,7 @@ impl Host {
                 let name = [u64::from_le_bytes(*b"root-of-"), u64::from_le_bytes(*b"all\0\0\0\0\0")];
                 self.again(life.attach(machine, Attach { kept, bars: 0, member, settings: name }));
             }
-            if !self.is_dead() {
+            if !self.kills.is_dead() {
                 self.life = Some(life);
                 return;
             }
@@ -294,34 +287,14 @@ impl Host {
         }
     }
 
-    fn arm(&self) {
-        match self.left {
-            Some(left) => self.board.fuse.arm(left),
-            None => self.board.fuse.mend(),
-        }
-    }
-
-    /// Whether it was killed; then it may be killed again.
-    fn is_dead(&mut self) -> bool {
-        let (blown, steps) = (self.board.fuse.is_blown(), self.board.fuse.steps());
-        self.board.fuse.mend();
-        self.left = match (&mut self.most, self.left) {
-            (Some(random), _) if blown => Some(random.below(3000)),
-            (None, _) if blown => None,
-            (_, left) => left.map(|left| left - steps),
-        };
-        self.deaths += u64::from(blown);
-        blown
-    }
-
     /// Hands the program an event, until it has an answer.
     fn enter(&mut self, act: impl Fn(&mut Life, &'static Whole) -> Answer) -> u64 {
         loop {
-            self.arm();
+            self.kills.arm();
             let mut life = self.life.take().expect("it lives");
             let answer = act(&mut life, self.machine);
             self.again(answer);
-            if !self.is_dead() {
+            if !self.kills.is_dead() {
                 self.life = Some(life);
                 return answer.value;
             }
@@ -335,7 +308,7 @@ impl Host {
 
     /// Kills it between two events.
     pub fn kill(&mut self) {
-        self.deaths += 1;
+        self.kills.deaths += 1;
         self.life = None;
         self.begin(true);
     }
@@ -417,16 +390,8 @@ impl Host {
     }
 
     fn find(&self, address: u64) -> Option<(u64, u64)> {
-        if (ECAM..ECAM + 0x1000).contains(&address) {
-            return Some((CONFIGURATION, address - ECAM));
-        }
-        assert!(WINDOW.contains(&address));
-        let decoded = self.board.decoded.borrow();
-        let mut all =
-            (BARS..).zip(decoded[self.member].iter()).filter_map(|(device, bar)| Some((device, (*bar)?)));
-        all.find_map(|(device, (base, size))| {
-            (base..base + size).contains(&address).then(|| (device, address - base))
-        })
+        assert!((ECAM..ECAM + 0x1000).contains(&address) || WINDOW.contains(&address));
+        find(ECAM, &self.board.decoded.borrow()[self.member], address)
     }
 }
 

@@ -27,7 +27,7 @@ fn killed_at(step: u64, is_direct: bool) -> bool {
     }
     assert!(*host.board.nvme.platter.bytes.borrow() == disk, "step {step}");
     assert_eq!(host.board.nvme.face().strays.get(), 0, "step {step}");
-    host.deaths != 0
+    host.kills.deaths != 0
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn killed_often(is_direct: bool) {
     let mut host = Host::build(Shape::default(), &[Settings::default()], (Some(900), is_direct), |nvme| {
         nvme.holds.set(true)
     });
-    host.most = Some(Random(5));
+    host.kills.most = Some(Random(5));
     let mut driver = driver(&mut host);
     assert!(driver.start(&mut host, FEATURES));
     for _ in 0..150 {
@@ -67,5 +67,5 @@ fn killed_often(is_direct: bool) {
         }
     }
     assert!(*host.board.nvme.platter.bytes.borrow() == disk);
-    assert!(host.deaths > 20, "{} deaths", host.deaths);
+    assert!(host.kills.deaths > 20, "{} deaths", host.kills.deaths);
 }

@@ -251,7 +251,7 @@ fn killed_at_any_step_it_loses_nothing_of_anybody() {
     let killed_at = |step| {
         let (mut host, mut drivers) = hosted(Shape::default(), &[partition(1), partition(2)], Some(step));
         mixed(&mut host, &mut drivers, 1, |_| {});
-        host.deaths != 0
+        host.kills.deaths != 0
     };
     let steps = (0..).step_by(89).take_while(|step| killed_at(*step)).count();
     assert!(steps > 10, "it was killed at {steps} steps");
@@ -266,7 +266,7 @@ fn what_becomes_of_the_controller_has_become_of_it_for_all() {
         while host.alarm() && !host.board.nvme.runs() {}
     });
     assert!(host.board.log.borrow().contains("it has stopped"), "{}", host.board.log.borrow());
-    assert_eq!(host.deaths, 0);
+    assert_eq!(host.kills.deaths, 0);
 }
 
 /// Its requests end first, and nobody else has their tags meanwhile.

@@ -82,7 +82,7 @@ fn a_controller_that_stops_begins_anew_and_loses_nothing() {
     }
     assert!(*host.board.nvme.platter.bytes.borrow() == disk);
     assert!(host.board.log.borrow().contains("it has stopped"), "{}", host.board.log.borrow());
-    assert_eq!(host.deaths, 0);
+    assert_eq!(host.kills.deaths, 0);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_dead_controller_fails_requests_and_nothing_hangs() {
     assert!(replies.iter().all(|(_, reply)| reply.bytes[512] == 1));
     assert!(host.board.clock.get() - before < 60_000_000_000);
     assert_eq!(once(&mut host, &mut driver, BlockRequest::OUT, 0, &[1; 512], 0), [1]);
-    assert_eq!(host.deaths, 0);
+    assert_eq!(host.kills.deaths, 0);
 }
 
 /// Nothing of an earlier life of the VM is done behind something of a later one.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the hypervisor is to the service: events, calls, restarts. The service is killed at any step that leaves a trace.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
-use turnstile_pci::msix::Message;
-use turnstile_rig::{BlockDriver, Computer, DOORBELL, ECAM, Fuse, Ram, Random};
+use turnstile_rig::{BlockDriver, Computer, Fuse, Ram};
+use turnstile_service_rig::{Board, Kills};
 use turnstile_service_rt::{AGAIN, BARS, CONFIGURATION, Event, MMIO, Service};
-use turnstile_service_virtio::{Virtio, World};
+use turnstile_service_virtio::Virtio;
 use turnstile_virtio::config::ENTROPY;
 use turnstile_virtio::features::Features;
 use turnstile_virtio::mmio::LENGTH;
@@ -52,56 +52,6 @@ pub fn word(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// What calls reach.
-pub struct Board {
-    pub ram: Ram,
-    pub fuse: Fuse,
-    kept: RefCell<Vec<u64>>,
-    pub decoded: RefCell<[Option<(u64, u64)>; 6]>,
-    pub messages: RefCell<Vec<u32>>,
-    clock: Cell<u64>,
-    /// How much later it is whenever somebody asks for the time.
-    pub tick: Cell<u64>,
-}
-
-impl World for Board {
-    type Memory = Ram;
-
-    fn memory(&self) -> &Ram {
-        &self.ram
-    }
-
-    fn message(&self, Message { address, data }: Message) {
-        if self.fuse.step() && [DOORBELL, REGISTERS].contains(&address) {
-            self.messages.borrow_mut().push(data);
-        }
-    }
-
-    fn flush(&self) {}
-
-    fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
-        if self.fuse.step() {
-            self.decoded.borrow_mut()[usize::from(bar)] = (size != 0).then_some((address, size));
-        }
-        true
-    }
-
-    fn time(&self) -> u64 {
-        self.clock.set(self.clock.get() + self.tick.get());
-        self.clock.get()
-    }
-
-    fn get(&self, at: usize) -> u64 {
-        self.kept.borrow().get(at).copied().unwrap_or(0)
-    }
-
-    fn set(&self, at: usize, word: u64) {
-        if self.fuse.step() {
-            self.kept.borrow_mut()[at] = word;
-        }
-    }
-}
-
 type Device = Virtio<QUEUES, VECTORS, Entropy<Counter>>;
 
 /// A hypervisor with one VM and its source of random numbers.
@@ -115,11 +65,7 @@ pub struct Host {
     pub rung: u64,
     /// The service wants another event.
     pub again: bool,
-    /// After how many steps it is killed.
-    pub left: Option<u64>,
-    /// After how many it is killed again, at most.
-    pub most: Option<Random>,
-    pub deaths: u64,
+    pub kills: Kills,
 }
 
 impl Host {
@@ -133,21 +79,13 @@ impl Host {
     }
 
     fn at(bars: u64, there: u64, left: Option<u64>) -> Self {
-        let fuse = Fuse::default();
-        let board = Board {
-            ram: Ram::new(MEMORY, fuse.clone()),
-            fuse: fuse.clone(),
-            kept: RefCell::new(vec![0; 41]),
-            decoded: RefCell::default(),
-            messages: RefCell::default(),
-            clock: Cell::new(0),
-            tick: Cell::new(1000),
-        };
+        let mut board = Board::new(MEMORY, 41);
+        board.interrupts.push(REGISTERS);
+        let (fuse, kills) = (board.fuse.clone(), Kills::new(board.fuse.clone(), left));
         let [drawn, asked] = [(); 2].map(|()| Rc::new(Cell::new(0)));
         let counter = Counter { drawn, there: Rc::new(Cell::new(there)), asked, fuse };
         let device = Device::new(Entropy::new(counter.clone()));
-        let mut host =
-            Self { board, counter, device, bars, rung: 0, again: false, left, most: None, deaths: 0 };
+        let mut host = Self { board, counter, device, bars, rung: 0, again: false, kills };
         host.begin(false);
         host
     }
@@ -156,9 +94,9 @@ impl Host {
     fn begin(&mut self, mut kept: bool) {
         loop {
             self.device = Device::new(Entropy::new(self.counter.clone()));
-            self.arm();
+            self.kills.arm();
             let answer = self.device.attach(&self.board, kept, self.bars);
-            if !self.is_dead() {
+            if !self.kills.is_dead() {
                 self.again |= answer.lines & AGAIN != 0;
                 return;
             }
@@ -166,32 +104,12 @@ impl Host {
         }
     }
 
-    fn arm(&self) {
-        match self.left {
-            Some(left) => self.board.fuse.arm(left),
-            None => self.board.fuse.mend(),
-        }
-    }
-
-    /// Whether it was killed; then it may be killed again.
-    fn is_dead(&mut self) -> bool {
-        let (blown, steps) = (self.board.fuse.is_blown(), self.board.fuse.steps());
-        self.board.fuse.mend();
-        self.left = match (&mut self.most, self.left) {
-            (Some(random), _) if blown => Some(random.below(3000)),
-            (None, _) if blown => None,
-            (_, left) => left.map(|left| left - steps),
-        };
-        self.deaths += u64::from(blown);
-        blown
-    }
-
     /// Hands an event to the service until it has answered.
     pub fn event(&mut self, event: Event) -> u64 {
         loop {
-            self.arm();
+            self.kills.arm();
             let answer = self.device.event(&self.board, event);
-            if !self.is_dead() {
+            if !self.kills.is_dead() {
                 self.again |= answer.lines & AGAIN != 0;
                 return answer.value;
             }
@@ -201,7 +119,7 @@ impl Host {
 
     /// Kills it between two events.
     pub fn kill(&mut self) {
-        self.deaths += 1;
+        self.kills.deaths += 1;
         self.begin(true);
     }
 
@@ -210,14 +128,7 @@ impl Host {
             let offset = address.checked_sub(REGISTERS).filter(|offset| *offset < LENGTH);
             return offset.map(|offset| (CONFIGURATION, offset));
         }
-        if (ECAM..ECAM + 0x1000).contains(&address) {
-            return Some((CONFIGURATION, address - ECAM));
-        }
-        let decoded = self.board.decoded.borrow();
-        let mut all = (BARS..).zip(decoded.iter()).filter_map(|(device, bar)| Some((device, (*bar)?)));
-        all.find_map(|(device, (base, size))| {
-            (base..base + size).contains(&address).then(|| (device, address - base))
-        })
+        self.board.find(address)
     }
 }
 

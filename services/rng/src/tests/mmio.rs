@@ -145,7 +145,7 @@ fn killed_at(step: u64, acknowledges: Acknowledges) -> bool {
     }
     lengths.extend(driver.finish(&mut host).iter().map(|reply| news(&mut had, reply)));
     assert_eq!(lengths, [8, 256, 24, 0, 256], "step {step}");
-    host.deaths != 0
+    host.kills.deaths != 0
 }
 
 #[test]

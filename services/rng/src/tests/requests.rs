@@ -108,7 +108,7 @@ fn killed_at(step: u64) -> bool {
     let lengths: Vec<usize> =
         driver.finish(&mut host).iter().map(|(_, reply)| news(&mut had, reply)).collect();
     assert_eq!(lengths, [8, 256, 24, 0, 256], "step {step}");
-    host.deaths != 0
+    host.kills.deaths != 0
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn killed_at_any_step_it_loses_no_request_and_repeats_no_number() {
 fn killed_again_and_again_it_goes_on() {
     let random = &mut Random(0x6167_6169);
     let (mut host, mut driver) = running(ENOUGH, None);
-    (host.most, host.left) = (Some(Random(77)), Some(100));
+    (host.kills.most, host.kills.left) = (Some(Random(77)), Some(100));
     let (mut had, mut done, mut asked) = (HashSet::new(), 0, 0);
     while done < 500 {
         for _ in 0..random.below(6) {
@@ -145,7 +145,7 @@ fn killed_again_and_again_it_goes_on() {
     host.counter.there.set(ENOUGH);
     done += driver.finish(&mut host).len();
     assert_eq!(done, asked);
-    assert!(host.deaths > 20, "{}", host.deaths);
+    assert!(host.kills.deaths > 20, "{}", host.kills.deaths);
 }
 
 /// Whatever is written anywhere: no event does more than so much, nothing panics, and the device works after a reset.

@@ -150,9 +150,9 @@ fn killed_at_any_step_it_begins_with_the_card_again() {
             host.board.arrive(&packet(FAR, None, 100 + number, 60));
         }
         run(&mut host, &mut drivers);
-        let was_killed = host.deaths != 0;
+        let was_killed = host.kills.deaths != 0;
         // It works whatever was.
-        host.left = None;
+        host.kills.left = None;
         assert_eq!(*host.board.log.borrow(), "", "step {step}");
         assert!(drivers[0].send(&mut host, &packet(0, None, 9, 60)));
         assert!(host.board.arrive(&packet(FAR, None, 9, 60)), "step {step}");

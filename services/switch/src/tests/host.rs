@@ -7,8 +7,9 @@ use turnstile_nic::card::Bus;
 use turnstile_pci::absent;
 use turnstile_pci::msix::Message;
 use turnstile_rig::{Card, E1000e, Fuse, Ram};
+use turnstile_service_rig::{Bars, Kills, find};
 use turnstile_service_rt::{
-    AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, MEMBER_QUEUES, Service, UNDRIVEN, member_device,
+    AGAIN, Answer, Attach, BARS, Event, MEMBER_QUEUES, Service, UNDRIVEN, member_device,
 };
 use turnstile_service_virtio::World;
 use turnstile_virtio::driver::pci::Function;
@@ -26,9 +27,6 @@ pub const ECAM: u64 = 0x1_0000;
 pub const FIRMWARE: u64 = 0x1008_0000;
 /// Where messages are interrupts.
 pub const DOORBELL: u64 = 0x800_0040;
-
-/// Where the BARs of a function are decoded, and how large they are.
-type Bars = [Option<(u64, u64)>; 6];
 
 /// What calls reach.
 pub struct Board {
@@ -202,9 +200,7 @@ pub struct Host {
     settings: [Option<[u64; 2]>; MEMBERS],
     /// The service wants another event.
     pub again: bool,
-    /// After how many steps it is killed.
-    pub left: Option<u64>,
-    pub deaths: u64,
+    pub kills: Kills,
 }
 
 /// The settings of a member, with more bits.
@@ -246,7 +242,7 @@ impl Host {
             card,
             intel,
             log: RefCell::default(),
-            fuse,
+            fuse: fuse.clone(),
             kept: RefCell::new(vec![0; MEMBERS * WORDS]),
             decoded: RefCell::default(),
             gone: Cell::new(0),
@@ -256,8 +252,13 @@ impl Host {
             alarm: Cell::new(u64::MAX),
         };
         let settings = [None; MEMBERS];
-        let mut host =
-            Self { board, switch: Box::new(Switch::new()), settings, again: false, left, deaths: 0 };
+        let mut host = Self {
+            board,
+            switch: Box::new(Switch::new()),
+            settings,
+            again: false,
+            kills: Kills::new(fuse, left),
+        };
         if has_card {
             while host.plug().is_none() {}
         }
@@ -293,16 +294,9 @@ impl Host {
 
     /// The same, once. `None` if it was killed.
     fn once(&mut self, act: impl Fn(&mut Switch, &Board) -> Answer) -> Option<u64> {
-        let fuse = &self.board.fuse;
-        match self.left {
-            Some(left) => fuse.arm(left),
-            None => fuse.mend(),
-        }
+        self.kills.arm();
         let answer = act(&mut self.switch, &self.board);
-        let (blown, steps) = (fuse.is_blown(), fuse.steps());
-        fuse.mend();
-        self.left = self.left.filter(|_| !blown).map(|left| left - steps);
-        self.deaths += u64::from(blown);
+        let blown = self.kills.is_dead();
         self.again |= !blown && answer.lines & AGAIN != 0;
         (!blown).then_some(answer.value)
     }
@@ -341,7 +335,7 @@ impl Host {
 
     /// Kills it between two events.
     pub fn kill(&mut self) {
-        self.deaths += 1;
+        self.kills.deaths += 1;
         while !self.begin() {}
     }
 
@@ -357,14 +351,7 @@ impl Host {
     }
 
     fn find(&self, member: usize, address: u64) -> Option<(u64, u64)> {
-        if (ECAM..ECAM + 0x1000).contains(&address) {
-            return Some((CONFIGURATION, address - ECAM));
-        }
-        let decoded = self.board.decoded.borrow();
-        let mut all = (BARS..).zip(&decoded[member]).filter_map(|(device, bar)| Some((device, (*bar)?)));
-        all.find_map(|(device, (base, size))| {
-            (base..base + size).contains(&address).then(|| (device, address - base))
-        })
+        find(ECAM, &self.board.decoded.borrow()[member], address)
     }
 
     /// A guest reads.

@@ -33,7 +33,7 @@ fn killed_at(step: u64) -> bool {
         };
         assert!(driver.got.iter().all(known), "step {step}: damaged");
     }
-    host.deaths != 0
+    host.kills.deaths != 0
 }
 
 #[test]
@@ -52,11 +52,11 @@ fn killed_when_a_member_starts_it_knows_nothing_of_before() {
     for step in 0.. {
         let mut host = Host::new([(0, 0); VMS], None);
         let mut drivers = Driver::all(&mut host);
-        host.left = Some(step);
+        host.kills.left = Some(step);
         host.detach(1);
         host.attach(1, [settings(1, 0), 0]);
-        host.left = None;
-        let is_last = host.deaths == 0;
+        host.kills.left = None;
+        let is_last = host.kills.deaths == 0;
         host.kill();
         let before = host.board.rams[1].get(turnstile_rig::Ram::BASE, super::host::MEMORY);
         assert!(drivers[0].send(&mut host, &packet(0, None, 1, 46)));

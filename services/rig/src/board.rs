@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What calls of a service with one member reach.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+
+use turnstile_pci::msix::Message;
+use turnstile_rig::{DOORBELL, ECAM, Fuse, Ram, WINDOW};
+use turnstile_service_virtio::World;
+
+use crate::bars::{Bars, find};
+
+/// A VM's memory, and what the hypervisor keeps for a service.
+pub struct Board {
+    /// The VM's memory.
+    pub ram: Ram,
+    /// Nothing leaves a trace once it is blown.
+    pub fuse: Fuse,
+    kept: RefCell<Vec<u64>>,
+    /// Where BARs are decoded.
+    pub decoded: RefCell<Bars>,
+    /// Another function decodes this.
+    pub other: Range<u64>,
+    /// The data of messages that have come.
+    pub messages: RefCell<Vec<u32>>,
+    /// The addresses at which messages are interrupts.
+    pub interrupts: Vec<u64>,
+    /// The time.
+    pub clock: Cell<u64>,
+    /// How much later it is whenever somebody asks for it.
+    pub tick: Cell<u64>,
+}
+
+impl Board {
+    /// One with so many bytes of memory, which keeps so many words.
+    pub fn new(memory: usize, words: usize) -> Self {
+        let fuse = Fuse::default();
+        Self {
+            ram: Ram::new(memory, fuse.clone()),
+            fuse,
+            kept: RefCell::new(vec![0; words]),
+            decoded: RefCell::default(),
+            other: 0..0,
+            messages: RefCell::default(),
+            interrupts: vec![DOORBELL],
+            clock: Cell::new(0),
+            tick: Cell::new(1000),
+        }
+    }
+
+    /// Returns the device at an address, and the offset in it.
+    pub fn find(&self, address: u64) -> Option<(u64, u64)> {
+        find(ECAM, &self.decoded.borrow(), address)
+    }
+}
+
+impl World for Board {
+    type Memory = Ram;
+
+    fn memory(&self) -> &Ram {
+        &self.ram
+    }
+
+    fn message(&self, Message { address, data }: Message) {
+        if self.fuse.step() && self.interrupts.contains(&address) {
+            self.messages.borrow_mut().push(data);
+        }
+    }
+
+    fn flush(&self) {}
+
+    fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
+        if !self.fuse.step() {
+            return true;
+        }
+        let mut all = self.decoded.borrow_mut();
+        all[usize::from(bar)] = None;
+        let end = address.saturating_add(size);
+        let overlaps = |begin: u64, last: u64| address < last && begin < end;
+        let taken = overlaps(self.other.start, self.other.end)
+            || all.iter().flatten().any(|(base, size)| overlaps(*base, base + size));
+        let inside = WINDOW.start <= address && end <= WINDOW.end;
+        if size == 0 {
+            return true;
+        }
+        let good = inside && !taken && address.is_multiple_of(size);
+        if good {
+            all[usize::from(bar)] = Some((address, size));
+        }
+        good
+    }
+
+    fn time(&self) -> u64 {
+        self.clock.set(self.clock.get() + self.tick.get());
+        self.clock.get()
+    }
+
+    fn get(&self, at: usize) -> u64 {
+        self.kept.borrow().get(at).copied().unwrap_or(0)
+    }
+
+    fn set(&self, at: usize, word: u64) {
+        if self.fuse.step() {
+            self.kept.borrow_mut()[at] = word;
+        }
+    }
+}
