@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`amd_vi`] | AMD's IOMMU |
+//! | `pieces` | tables of pieces of memory, of either |
 //! | [`smmu`] | Arm's System Memory Management Unit, version 3 |
 //!
 //! What a device does is hostile, and so is what is read of an IOMMU's queues: neither makes a call take longer than its bound.
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod amd_vi;
+mod pieces;
 pub mod smmu;
 
 /// The examples of the README compile and run.

@@ -38,26 +38,10 @@ use registers::{
     STATUS_COMMANDS_RUN, STATUS_EVENTS_RUN, set64, wait,
 };
 
+use crate::pieces::{MAX_LENT, map_all};
+
 /// What all messages write: the only one that does anything is the first in the function's table.
 pub const MESSAGE: u32 = 0;
-
-/// The most pieces of memory that a function has, its own included.
-const MAX_PIECES: usize = 8;
-
-/// Makes tables that lead to these pieces, under their own addresses.
-fn map_all(platform: &mut impl Platform, pieces: &[(u64, u64)]) -> Result<PageTable<IoPages>, Error> {
-    let mut tables = PageTable::new(IoPages, platform)?;
-    let mapped = pieces
-        .iter()
-        .try_for_each(|&(address, size)| tables.map(platform, address, PhysAddr(address), size, ()));
-    match mapped {
-        Ok(()) => Ok(tables),
-        Err(error) => {
-            tables.free_all(platform);
-            Err(error.into())
-        }
-    }
-}
 
 /// There is no memory for a table.
 const NO_MEMORY: Error = Error::Paging(turnstile_paging::Error::OutOfTables);
@@ -198,7 +182,7 @@ impl AmdVi {
         let domain = u16::try_from(at + 1).map_err(|_| Error::TooMany)?;
         let known = self.functions.get_mut(at).filter(|known| known.entry.memory.is_none());
         let known = known.ok_or(Error::Taken(id))?;
-        let own = map_all(platform, &[(address, size)])?;
+        let own = map_all(platform, IoPages, [(address, size)], ())?;
         known.entry.memory = Some((own.root(), domain));
         (known.memory, known.own) = ((address, size), Some(own));
         self.write(platform, at)
@@ -217,11 +201,11 @@ impl AmdVi {
         let at = self.function(id)?;
         let known = self.functions.get(at).filter(|known| known.own.is_some() && known.lent.is_none());
         let known = known.ok_or(Error::Taken(id))?;
-        let mut all: ArrayVec<(u64, u64), MAX_PIECES> = ArrayVec::new();
-        for piece in core::iter::once(&known.memory).chain(pieces) {
-            all.try_push(*piece).map_err(|_| Error::TooMany)?;
+        if pieces.len() > MAX_LENT {
+            return Err(Error::TooMany);
         }
-        let lent = map_all(platform, &all)?;
+        let all = core::iter::once(&known.memory).chain(pieces).copied();
+        let lent = map_all(platform, IoPages, all, ())?;
         let root = lent.root();
         if let Some(known) = self.functions.get_mut(at) {
             known.lent = Some(lent);

@@ -30,6 +30,8 @@ pub use platform::{Error, MAX_STREAMS, Platform};
 use registers::{CR0, CR1, CR2, Features, GBPA, IRQ_CTRL, STRTAB_BASE, STRTAB_BASE_CFG, wait};
 use stream::StreamTable;
 
+use crate::pieces::{MAX_LENT, map_all};
+
 /// A stream has reached for memory that is not its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -70,28 +72,6 @@ pub struct Smmu {
 
 /// So many looks at events that tell nothing new are interrupts'. Then the queue is looked at when functions are allowed or silenced alone.
 const PATIENCE: u32 = 64;
-
-/// The most pieces of memory that a stream has, its own included.
-const MAX_PIECES: usize = 8;
-
-/// Makes tables that lead to these pieces, under their own addresses.
-fn map_all(
-    platform: &mut impl Platform,
-    format: Stage2,
-    pieces: &[(u64, u64)],
-) -> Result<PageTable<Stage2>, Error> {
-    let mut tables = PageTable::new(format, platform)?;
-    let mapped = pieces
-        .iter()
-        .try_for_each(|&(address, size)| tables.map(platform, address, PhysAddr(address), size, SHARED));
-    match mapped {
-        Ok(()) => Ok(tables),
-        Err(error) => {
-            tables.free_all(platform);
-            Err(error.into())
-        }
-    }
-}
 
 /// Everything that the memory of a device is: read and written, not executed.
 const SHARED: Stage2Attributes =
@@ -161,7 +141,7 @@ impl Smmu {
         if self.streams.is_full() {
             return Err(Error::TooMany);
         }
-        let own = map_all(platform, format, &[(address, size)])?;
+        let own = map_all(platform, format, [(address, size)], SHARED)?;
         let entry = stream::Entry::translated(number, &format, self.features.output_size, own.root());
         self.streams.push(Stream {
             id: stream,
@@ -191,11 +171,11 @@ impl Smmu {
         let number = self.number(stream)?;
         let known = self.streams.get(number).filter(|known| known.lent.is_none());
         let known = known.ok_or(Error::Taken(stream))?;
-        let mut all: ArrayVec<(u64, u64), MAX_PIECES> = ArrayVec::new();
-        for piece in core::iter::once(&known.memory).chain(pieces) {
-            all.try_push(*piece).map_err(|_| Error::TooMany)?;
+        if pieces.len() > MAX_LENT {
+            return Err(Error::TooMany);
         }
-        let lent = map_all(platform, *known.own.format(), &all)?;
+        let all = core::iter::once(&known.memory).chain(pieces).copied();
+        let lent = map_all(platform, *known.own.format(), all, SHARED)?;
         let root = lent.root();
         if let Some(known) = self.streams.get_mut(number) {
             known.lent = Some(lent);
