@@ -21,7 +21,8 @@ use crate::arch::time;
 use crate::arch::vm::Vm;
 use crate::line;
 use crate::machine::{self, Devices, Machine};
-use crate::service::{self, Hosted};
+use crate::service::Hosted;
+use crate::service::connect::connect;
 use crate::times;
 
 /// A VM and what it is made of.
@@ -98,7 +99,7 @@ impl Guest {
 
     /// Has it served by these services, before it starts.
     pub fn set_services(&mut self, services: Vec<&'static Hosted>) {
-        service::connect(self.vm, &services);
+        connect(self.vm, &services);
         self.services = services;
     }
 

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Services: built from the bundle once, at boot, and what their calls reach: the console and the interrupt lines of the VM that
 //! each serves, or the PCI functions of its members, the hypervisor's log, an alarm.
+//!
+//! | file | what |
+//! |---|---|
+//! | `connect` | which services are a VM's devices |
+//! | `calls` | what their calls reach |
+
+mod calls;
+pub mod connect;
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use heapless::Deque;
 use spin::{Mutex, Once};
@@ -15,31 +23,21 @@ use turnstile_devices::{BACKLOG, Credit};
 use turnstile_service::abi;
 use turnstile_service::gate::Pending;
 use turnstile_service::image::{self, BY_PLACE, Doorbells, Image};
-use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 
 use crate::alarm;
 use crate::arch::cpu::{self, PerCpu};
-use crate::arch::exit::server;
 use crate::arch::memory;
-use crate::arch::service::{
-    Bar, Device, ISA, Outside, Port, Served, Service, Services, Space, Storage, Typed, Window,
-};
-use crate::arch::time;
+use crate::arch::service::{Device, ISA, Outside, Port, Service, Space, Storage, Window};
 use crate::arch::vm::Vm;
 use crate::driven::{self, Driven};
 use crate::line;
-use crate::machine::{self, Function, Place, Reach, Site};
+use crate::machine::Site;
 
-/// How long after now an alarm goes off at the earliest, in nanoseconds: one that is set whenever it has gone off leaves nearly all
-/// time to its guest, and to others on that CPU.
-const SOONEST: u64 = 100_000;
 /// The most characters of a line of a service in the log.
 const LINE: usize = 160;
 /// How many characters a service is offered at once.
 const OFFERED: usize = 8;
-/// Bytes of a PCI function's configuration space.
-const CONFIGURATION: u64 = 0x1000;
 
 /// What was typed for a service.
 #[derive(Default)]
@@ -127,88 +125,6 @@ impl fmt::Display for Error {
             ),
             Self::Doorbells => f.write_str("its doorbells cannot be shared"),
         }
-    }
-}
-
-/// Tells a VM's exits which services are its devices.
-pub fn connect(vm: &Vm, hosted: &[&'static Hosted]) {
-    let mut services = Services::none();
-    let mut functions = Vec::new();
-    for hosted in hosted {
-        let Some(service) = hosted.service.get().copied() else { continue };
-        services.all.push(service);
-        for (number, member) in hosted.members_of(vm) {
-            match &member.site {
-                Site::Device(place) => {
-                    let Place { base, size, .. } = *place;
-                    let served = Served { base, size, ..Served::nowhere(0, hosted.doorbells, service) };
-                    match place.reach {
-                        Reach::Memory => services.memory.push(served),
-                        Reach::Ports => services.ports.push(served),
-                        Reach::Calls => services.terminal = Some(served),
-                    }
-                }
-                Site::Function(function) => {
-                    functions.push(Connected {
-                        slot: member.slot,
-                        function,
-                        number: number as u64,
-                        doorbells: hosted.doorbells,
-                        service,
-                    });
-                }
-                Site::Mmio(place) => {
-                    let (number, doorbells) = (number as u64, hosted.doorbells.behind_mmio());
-                    let mask = if hosted.is_shared() { abi::MEMBER_QUEUES - 1 } else { u64::MAX };
-                    let device = served(number, abi::CONFIGURATION, doorbells, service);
-                    services.memory.push(Served { base: place.base, size: place.size, mask, ..device });
-                }
-            }
-        }
-    }
-    functions.sort_by_key(|function| function.slot);
-    connect_functions(&mut services, &functions);
-    vm.set_services(services);
-}
-
-/// A PCI function of a VM.
-struct Connected<'a> {
-    slot: u64,
-    function: &'a Function,
-    /// Which member of its service the VM is.
-    number: u64,
-    doorbells: Doorbells,
-    service: &'static Service,
-}
-
-impl Connected<'_> {
-    /// Returns one of its devices, which is nowhere yet.
-    fn served(&self, device: u64, doorbells: Doorbells) -> Served {
-        served(self.number, device, doorbells, self.service)
-    }
-}
-
-/// Returns a device of the member of this number, which is nowhere yet.
-fn served(member: u64, device: u64, doorbells: Doorbells, service: &'static Service) -> Served {
-    let bell = member * abi::MEMBER_QUEUES;
-    Served { bell, ..Served::nowhere(abi::member_device(member, device), doorbells, service) }
-}
-
-/// The same for PCI functions: first what is accessed most often.
-fn connect_functions(services: &mut Services, functions: &[Connected<'_>]) {
-    let others = (0..abi::BAR_COUNT).filter(|bar| *bar != abi::DOORBELL_BAR);
-    for bar in core::iter::once(abi::DOORBELL_BAR).chain(others) {
-        for function in functions {
-            let doorbells = if bar == abi::DOORBELL_BAR { function.doorbells } else { Doorbells::NONE };
-            services.bars.push(Bar::new(function.served(abi::BARS + bar, doorbells)));
-        }
-    }
-    for function in functions {
-        let space = || function.served(abi::CONFIGURATION, Doorbells::NONE);
-        services.functions.push(space());
-        let page =
-            function.function.configuration.map(|base| Served { base, size: CONFIGURATION, ..space() });
-        services.memory.extend(page);
     }
 }
 
@@ -505,144 +421,5 @@ impl Hosted {
         if self.is_shared() {
             self.wake();
         }
-    }
-
-    /// Takes a character for the log; a line is written at its end.
-    fn log_character(&self, line: &mut heapless::String<LINE>, byte: u8) {
-        let character = match byte {
-            b' '..=b'~' => byte.into(),
-            // Nothing that a terminal obeys.
-            _ => '?',
-        };
-        if byte != b'\n' && line.push(character).is_ok() {
-            return;
-        }
-        line::report(format_args!("service {}: {line}", self.name));
-        line.clear();
-        if byte != b'\n' {
-            let _ = line.push(character);
-        }
-    }
-}
-
-impl Outside for Hosted {
-    fn print(&self, count: u64, words: [u64; 2]) -> u64 {
-        if let Some(vm) = self.owner() {
-            let bytes: heapless::Vec<u8, { abi::CHARACTERS as usize }> =
-                abi::characters(count, words).collect();
-            line::console(vm, &bytes);
-        }
-        // Relaxed: only who is inside the service prints.
-        self.printed.fetch_add(count, Ordering::Relaxed).wrapping_add(count)
-    }
-
-    fn log(&self, count: u64, words: [u64; 2]) {
-        let mut line = self.line.lock();
-        abi::characters(count, words).for_each(|byte| self.log_character(&mut line, byte));
-    }
-
-    fn random(&self) -> Option<u64> {
-        cpu::random()
-    }
-
-    fn lines(&self, changed: u64, levels: u64) {
-        if changed & 1 != 0
-            && let [Member { vm, site: Site::Device(place), .. }] = self.members.as_slice()
-        {
-            machine::set_line(vm, place.line, levels & 1 != 0);
-        }
-    }
-
-    fn message(&self, member: usize, address: u64, data: u64) -> bool {
-        match self.members.get(member) {
-            Some(Member { vm, site: Site::Function(_) | Site::Mmio(_), .. }) => {
-                machine::message(vm, address, data)
-            }
-            _ => false,
-        }
-    }
-
-    fn decode(&self, member: usize, bar: u64, address: u64, size: u64) -> bool {
-        let Some(Member { vm, site: Site::Function(function), .. }) = self.members.get(member) else {
-            return false;
-        };
-        let (Some(service), Some(services)) = (self.service.get(), vm.services()) else { return false };
-        let window = &function.window;
-        let address = function.address(address);
-        let fits = size.is_power_of_two()
-            && address.is_multiple_of(size)
-            && window.contains(&address)
-            && size <= window.end - address;
-        let device = abi::member_device(member as u64, abi::BARS + bar);
-        let moved =
-            bar < abi::BAR_COUNT && services.move_bar(service, device, address, if fits { size } else { 0 });
-        vm.device_has_moved();
-        moved && (fits || size == 0)
-    }
-
-    fn call(&self, members: u64) {
-        if self.cpu.is_some() {
-            return;
-        }
-        for (number, member) in self.members.iter().enumerate() {
-            if members >> number & 1 != 0 && (!self.is_shared() || member.is_running()) {
-                member.vm.raise_all(Reasons::SERVICE);
-            }
-        }
-    }
-
-    fn wake(&self) {
-        self.cpu.into_iter().for_each(server::wake);
-    }
-
-    fn alarm(&self, at: u64) -> u64 {
-        let now = time::uptime().nanoseconds();
-        alarm::clear(self.alarm);
-        if at != u64::MAX {
-            let at = at.max(now.saturating_add(SOONEST));
-            alarm::set_number(self.alarm, time::in_ticks(at).min(u64::MAX - 1));
-        }
-        now
-    }
-
-    fn typed(&self) -> Typed {
-        let mut typed = self.typed.lock();
-        let mut word = [0; OFFERED];
-        word.iter_mut().zip(typed.waiting.iter()).for_each(|(place, byte)| *place = *byte);
-        Typed {
-            count: typed.waiting.len().min(OFFERED) as u64,
-            characters: u64::from_le_bytes(word),
-            position: typed.taken,
-            size: typed.size,
-            is_resized: core::mem::take(&mut typed.is_resized),
-        }
-    }
-
-    fn took(&self, count: u64) {
-        let mut typed = self.typed.lock();
-        for _ in 0..count {
-            typed.waiting.pop_front();
-        }
-        typed.taken = typed.taken.wrapping_add(count);
-        self.tell_room(&mut typed);
-    }
-
-    fn allow(&self, allowed: bool) {
-        if let Some(function) = &self.driven {
-            function.allow(allowed);
-            // An IOMMU that does not interrupt is looked at here: a device that was refused something fails, and begins anew.
-            driven::report(function);
-        }
-    }
-
-    fn unmask(&self) {
-        if let Some(function) = &self.driven {
-            function.mask(false);
-        }
-    }
-
-    fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
-        line::report(format_args!("{report}\nservice {}: crash {number}", self.name));
-        self.introduce();
     }
 }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What calls of services reach.
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+use turnstile_service::abi;
+use turnstile_vm::attention::Reasons;
+
+use super::{Hosted, LINE, Member, OFFERED};
+use crate::alarm;
+use crate::arch::cpu;
+use crate::arch::exit::server;
+use crate::arch::service::{Outside, Typed};
+use crate::arch::time;
+use crate::driven;
+use crate::line;
+use crate::machine::{self, Site};
+
+/// How long after now an alarm goes off at the earliest, in nanoseconds: one that is set whenever it has gone off leaves nearly all
+/// time to its guest, and to others on that CPU.
+const SOONEST: u64 = 100_000;
+
+impl Hosted {
+    /// Takes a character for the log; a line is written at its end.
+    fn log_character(&self, line: &mut heapless::String<LINE>, byte: u8) {
+        let character = match byte {
+            b' '..=b'~' => byte.into(),
+            // Nothing that a terminal obeys.
+            _ => '?',
+        };
+        if byte != b'\n' && line.push(character).is_ok() {
+            return;
+        }
+        line::report(format_args!("service {}: {line}", self.name));
+        line.clear();
+        if byte != b'\n' {
+            let _ = line.push(character);
+        }
+    }
+}
+
+impl Outside for Hosted {
+    fn print(&self, count: u64, words: [u64; 2]) -> u64 {
+        if let Some(vm) = self.owner() {
+            let bytes: heapless::Vec<u8, { abi::CHARACTERS as usize }> =
+                abi::characters(count, words).collect();
+            line::console(vm, &bytes);
+        }
+        // Relaxed: only who is inside the service prints.
+        self.printed.fetch_add(count, Ordering::Relaxed).wrapping_add(count)
+    }
+
+    fn log(&self, count: u64, words: [u64; 2]) {
+        let mut line = self.line.lock();
+        abi::characters(count, words).for_each(|byte| self.log_character(&mut line, byte));
+    }
+
+    fn random(&self) -> Option<u64> {
+        cpu::random()
+    }
+
+    fn lines(&self, changed: u64, levels: u64) {
+        if changed & 1 != 0
+            && let [Member { vm, site: Site::Device(place), .. }] = self.members.as_slice()
+        {
+            machine::set_line(vm, place.line, levels & 1 != 0);
+        }
+    }
+
+    fn message(&self, member: usize, address: u64, data: u64) -> bool {
+        match self.members.get(member) {
+            Some(Member { vm, site: Site::Function(_) | Site::Mmio(_), .. }) => {
+                machine::message(vm, address, data)
+            }
+            _ => false,
+        }
+    }
+
+    fn decode(&self, member: usize, bar: u64, address: u64, size: u64) -> bool {
+        let Some(Member { vm, site: Site::Function(function), .. }) = self.members.get(member) else {
+            return false;
+        };
+        let (Some(service), Some(services)) = (self.service.get(), vm.services()) else { return false };
+        let window = &function.window;
+        let address = function.address(address);
+        let fits = size.is_power_of_two()
+            && address.is_multiple_of(size)
+            && window.contains(&address)
+            && size <= window.end - address;
+        let device = abi::member_device(member as u64, abi::BARS + bar);
+        let moved =
+            bar < abi::BAR_COUNT && services.move_bar(service, device, address, if fits { size } else { 0 });
+        vm.device_has_moved();
+        moved && (fits || size == 0)
+    }
+
+    fn call(&self, members: u64) {
+        if self.cpu.is_some() {
+            return;
+        }
+        for (number, member) in self.members.iter().enumerate() {
+            if members >> number & 1 != 0 && (!self.is_shared() || member.is_running()) {
+                member.vm.raise_all(Reasons::SERVICE);
+            }
+        }
+    }
+
+    fn wake(&self) {
+        self.cpu.into_iter().for_each(server::wake);
+    }
+
+    fn alarm(&self, at: u64) -> u64 {
+        let now = time::uptime().nanoseconds();
+        alarm::clear(self.alarm);
+        if at != u64::MAX {
+            let at = at.max(now.saturating_add(SOONEST));
+            alarm::set_number(self.alarm, time::in_ticks(at).min(u64::MAX - 1));
+        }
+        now
+    }
+
+    fn typed(&self) -> Typed {
+        let mut typed = self.typed.lock();
+        let mut word = [0; OFFERED];
+        word.iter_mut().zip(typed.waiting.iter()).for_each(|(place, byte)| *place = *byte);
+        Typed {
+            count: typed.waiting.len().min(OFFERED) as u64,
+            characters: u64::from_le_bytes(word),
+            position: typed.taken,
+            size: typed.size,
+            is_resized: core::mem::take(&mut typed.is_resized),
+        }
+    }
+
+    fn took(&self, count: u64) {
+        let mut typed = self.typed.lock();
+        for _ in 0..count {
+            typed.waiting.pop_front();
+        }
+        typed.taken = typed.taken.wrapping_add(count);
+        self.tell_room(&mut typed);
+    }
+
+    fn allow(&self, allowed: bool) {
+        if let Some(function) = &self.driven {
+            function.allow(allowed);
+            // An IOMMU that does not interrupt is looked at here: a device that was refused something fails, and begins anew.
+            driven::report(function);
+        }
+    }
+
+    fn unmask(&self) {
+        if let Some(function) = &self.driven {
+            function.mask(false);
+        }
+    }
+
+    fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
+        line::report(format_args!("{report}\nservice {}: crash {number}", self.name));
+        self.introduce();
+    }
+}
