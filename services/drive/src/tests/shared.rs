@@ -5,7 +5,7 @@ use turnstile_rig::{Behind, BlockDriver, Computer, Ram, Random, Reply, Shape, re
 use turnstile_service_rt::drive::Drive as Settings;
 use turnstile_virtio::config::{BlockRange, BlockRequest};
 
-use crate::lent::range_piece;
+use crate::lent::commands::range_piece;
 
 use super::host::{Host, SECTORS, driver};
 use super::works::{FEATURES, any, table};
