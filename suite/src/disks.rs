@@ -18,7 +18,7 @@ const IMAGE: usize = 1 << 20;
 /// Those of all architectures.
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
-    for (name, kills) in [("disks/killed", 30), ("disks/killed-long", 2000)] {
+    for (name, kills) in [("disks/killed", 30), ("disks/killed-long", 2500)] {
         let all = killed(name, kills).on_all();
         scenarios.extend(all.map(|scenario| if kills > 30 { scenario.long() } else { scenario }));
     }

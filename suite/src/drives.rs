@@ -14,8 +14,8 @@ use super::scenario::{Ending, Record, Scenario, Step, guest, linux};
 const PARTITION: usize = 16 << 20;
 
 /// How often the machine loses its power in a long run, and how often the program is killed.
-const CUTS: usize = 20;
-const KILLS: usize = 500;
+const CUTS: usize = 170;
+const KILLS: usize = 2500;
 
 /// Those of all architectures. In the usual run one has the other kind of controller.
 pub fn scenarios() -> Vec<Scenario> {
@@ -347,7 +347,7 @@ fn cuts(name: &str, device: &str) -> Scenario {
         steps.extend([&is_up(0)[..], &runs(AGAIN), &runs(FIRST)].concat());
     }
     steps.extend([Step::Type(0, "poweroff -f\r"), Step::Stopped(0, StopReason::PowerOff)]);
-    scenario(name, device, steps).limit(900).judge(nothing_bad)
+    scenario(name, device, steps).limit(7200).judge(nothing_bad)
 }
 
 /// The program is killed very often while the guest writes.
