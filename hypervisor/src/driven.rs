@@ -8,7 +8,7 @@ use spin::Once;
 use turnstile_service::abi;
 
 use crate::arch::boot::Bridge;
-use crate::arch::pci::{Claims, Function, HostBridge, Kind, Range, Reach, Refusal};
+use crate::arch::pci::{Claims, Function, HostBridge, Kind, Range, Reach, Refusal, Unlent};
 use crate::arch::service::{Device, Window};
 use crate::{line, machine};
 
@@ -43,17 +43,19 @@ impl Driven {
     }
 
     /// Lets it reach the memory of the only VM that its service serves, and says in the windows where, if an IOMMU keeps it to that. Otherwise
-    /// the program copies. The function is silent. False if that should be, and there is no memory for tables.
-    #[must_use = "the program copies then"]
-    pub fn lend(&self, windows: &mut [Window]) -> bool {
+    /// the program copies. The function is silent.
+    ///
+    /// # Errors
+    /// When that should be, and cannot.
+    pub fn lend(&self, windows: &mut [Window]) -> Result<(), Unlent> {
         if !self.lends {
-            return true;
+            return Ok(());
         }
         let pieces: Vec<Range> =
             windows.iter().map(|window| Range { base: window.host, size: window.size }).collect();
-        let Some(buses) = self.function.lend(&pieces) else { return false };
+        let buses = self.function.lend(&pieces)?;
         windows.iter_mut().zip(buses).for_each(|(window, bus)| window.bus = bus);
-        true
+        Ok(())
     }
 
     /// Takes that back; nobody else may be given that memory before. The function is silent. False if the IOMMU does not say that it is done.

@@ -330,7 +330,6 @@ impl Guest {
         };
         line::close(self.vm);
         self.drop_typed();
-        line::event(self.vm, Event::Stopped { reason, restarts });
         let memory = self.memory.lock().take();
         if let Some(memory) = memory
             && let Err(error) = self.hide(memory)
@@ -338,6 +337,8 @@ impl Guest {
             line::crash(self.vm, format_args!("its memory is lost: {error}"));
             restarts = false;
         }
+        // Not before it is known whether it restarts.
+        line::event(self.vm, Event::Stopped { reason, restarts });
         if !restarts {
             self.forget();
         }

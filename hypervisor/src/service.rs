@@ -28,6 +28,7 @@ use turnstile_vm::lifecycle::Phase;
 use crate::alarm;
 use crate::arch::cpu::{self, PerCpu};
 use crate::arch::memory;
+use crate::arch::pci::Unlent;
 use crate::arch::service::{Device, ISA, Outside, Port, Service, Space, Storage, Window};
 use crate::arch::vm::Vm;
 use crate::driven::{self, Driven};
@@ -363,14 +364,17 @@ impl Hosted {
     /// that memory is given back it is taken away.
     ///
     /// # Errors
-    /// When there is no memory for its tables.
+    /// When there is no memory for its tables, or an IOMMU does not say what its controller reaches.
     pub fn attach(&self, vm: &Vm, pieces: &[Window]) -> Result<(), memory::Error> {
         let mut pieces = pieces.to_vec();
-        if self.lends().is_some_and(|function| !function.lend(&mut pieces)) {
-            line::report(format_args!(
-                "service {}: its controller does not reach the memory of the VM: the IOMMU has no tables for it, or has not given back what it had. Bytes are copied",
+        match self.lends().map_or(Ok(()), |function| function.lend(&mut pieces)) {
+            Ok(()) => {}
+            Err(Unlent::NoTables) => line::report(format_args!(
+                "service {}: its controller does not reach the memory of the VM: there are no tables for it. Bytes are copied",
                 self.name
-            ));
+            )),
+            // The controller may not even reach what the program shares with it.
+            Err(Unlent::NoAnswer) => return Err(memory::Error::Silent),
         }
         let attached = self
             .reaching(vm)

@@ -30,6 +30,8 @@ pub enum Error {
     },
     /// An IOMMU does not say that a device has let go of the memory of a VM that has stopped.
     Reached,
+    /// An IOMMU does not answer, so it is not known what memory a device reaches.
+    Silent,
     /// No memory is left for a service, or there are too many.
     NoService,
     /// A mapping failed.
@@ -57,6 +59,9 @@ impl core::fmt::Display for Error {
             Self::Reached => f.write_str(
                 "the IOMMU in front of its disk controller does not answer, so its memory stays out of use until the machine is restarted",
             ),
+            Self::Silent => {
+                f.write_str("the IOMMU in front of its disk controller does not answer: restart the machine")
+            }
             Self::NoService => f.write_str("no memory is left for another service"),
             Self::Paging(error) => write!(f, "a translation table could not be built: {error:?}"),
             Self::Frames(error) => write!(f, "the memory map is inconsistent: {error:?}"),

@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use pci_types::capability::{MsixCapability, PciCapability};
 use pci_types::{Bar, CommandRegister, EndpointHeader, HeaderType, PciHeader};
@@ -13,7 +14,7 @@ use pci_types::{Bar, CommandRegister, EndpointHeader, HeaderType, PciHeader};
 pub use pci_types::PciAddress;
 pub use turnstile_firmware::Range;
 
-pub use self::bridge::{CONFIGURATION, Fault, HostBridge, Reach, Wiring};
+pub use self::bridge::{CONFIGURATION, Fault, HostBridge, Reach, Unlent, Wiring};
 use crate::memory::PAGE;
 use crate::service::Window;
 
@@ -124,7 +125,18 @@ pub struct Function<B: 'static> {
     pub configuration: [u8; CONFIGURATION],
     /// The number of its interrupt, as the hypervisor is told of it.
     pub interrupt: u32,
+    /// What it reaches beside its own memory, as far as that is known.
+    lent: AtomicU8,
 }
+
+/// A function reaches its own memory alone.
+const OWN: u8 = 0;
+/// It reaches a VM's memory, too.
+const LENT: u8 = 1;
+/// As that, or it is not known what it reaches, because its IOMMU has not answered: that is to be taken back.
+const UNKNOWN: u8 = 2;
+/// Its IOMMU has not said that this was taken back. It is lent nothing any more.
+const LOST: u8 = 3;
 
 /// Where a function's registers are.
 #[derive(Default)]
@@ -222,7 +234,8 @@ impl<B: HostBridge> Behind<B> {
         self.given.push(address);
         let command = command | CommandRegister::BUS_MASTER_ENABLE;
         let configuration = copy(bridge, address);
-        Ok(Function { bridge, address, command, bars, configuration, interrupt })
+        let lent = AtomicU8::new(OWN);
+        Ok(Function { bridge, address, command, bars, configuration, interrupt, lent })
     }
 }
 
@@ -413,14 +426,33 @@ impl<B: HostBridge> Function<B> {
     }
 
     /// Lets it reach memory of a VM, too, as [`HostBridge::lend`] has it. Only behind an IOMMU that guards it, while it is not allowed to reach memory.
-    pub fn lend(&self, pieces: &[Range]) -> Option<Vec<u64>> {
-        self.bridge.lend(self.address, pieces)
+    /// If memory was not taken back once, it is lent nothing any more. One caller at a time.
+    ///
+    /// # Errors
+    /// See [`Unlent`].
+    pub fn lend(&self, pieces: &[Range]) -> Result<Vec<u64>, Unlent> {
+        if matches!(self.lent.load(Ordering::Relaxed), UNKNOWN | LOST) {
+            return Err(Unlent::NoAnswer);
+        }
+        let lent = self.bridge.lend(self.address, pieces);
+        let now = match lent {
+            Ok(_) => LENT,
+            Err(Unlent::NoTables) => OWN,
+            Err(Unlent::NoAnswer) => UNKNOWN,
+        };
+        self.lent.store(now, Ordering::Relaxed);
+        lent
     }
 
-    /// Takes that back, as [`HostBridge::take_back`] has it.
+    /// Takes that back, as [`HostBridge::take_back`] has it. Memory that it was not lent is not lost.
     #[must_use = "nobody else may be given memory that it still reaches"]
     pub fn take_back(&self) -> bool {
-        self.bridge.take_back(self.address)
+        if matches!(self.lent.load(Ordering::Relaxed), OWN | LOST) {
+            return true;
+        }
+        let is_back = self.bridge.take_back(self.address);
+        self.lent.store(if is_back { OWN } else { LOST }, Ordering::Relaxed);
+        is_back
     }
 
     /// Lets it reach memory and interrupt, or no longer. Only who is inside the service that has it.

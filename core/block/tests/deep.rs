@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use common::{Oracle, SECTORS, request, rules};
 use turnstile_block::deep::{Queue, Slots};
-use turnstile_block::disk::{Failure, SECTOR};
+use turnstile_block::disk::{Failure, Move, SECTOR};
 use turnstile_block::queue::Rest;
 use turnstile_block::request::Budget;
 use turnstile_block::staged::{Command, Drive};
@@ -33,6 +33,8 @@ struct Model {
     /// How many commands it takes at once.
     room: usize,
     flushes: usize,
+    /// It moves bytes itself.
+    is_direct: bool,
 }
 
 impl Model {
@@ -40,7 +42,7 @@ impl Model {
 
     fn new(disk: Vec<u8>) -> Self {
         let stages = Ram::new(DEPTH * Self::STAGE as usize, Fuse::default());
-        Self { disk, stages, told: Vec::new(), is_dead: false, room: DEPTH, flushes: 0 }
+        Self { disk, stages, told: Vec::new(), is_dead: false, room: DEPTH, flushes: 0, is_direct: false }
     }
 
     fn range(at: u64, length: u64) -> std::ops::Range<usize> {
@@ -101,6 +103,14 @@ impl Drive for Model {
         }
         self.told.push((tag, command));
         Ok(false)
+    }
+
+    fn submit_direct(&mut self, tag: u16, wanted: &Move<'_>) -> Result<Option<u64>, Failure> {
+        let Move { at, length, .. } = *wanted;
+        if !self.is_direct {
+            return Ok(None);
+        }
+        self.submit(tag, Command::Read { at, length }).map(|_| Some(length))
     }
 }
 
@@ -434,4 +444,27 @@ fn hostile_rings_do_no_harm() {
         has_all_places(&mut slots, &mut drive, random);
         assert!(drive.stages.contains(Ram::BASE, DEPTH as u64 * Model::STAGE));
     }
+}
+
+/// A drive that begins anew may find that the part is smaller than when a request came that waits.
+#[test]
+fn what_is_behind_the_end_by_now_is_not_told_to_a_drive_that_moves_bytes_itself() {
+    let random = &mut Random(0x696e_7369);
+    let ram = Ram::new(0x20_0000, Fuse::default());
+    let mut guest = Guest::new(&ram, Ram::BASE, 16, OPTIONS, 0x3000);
+    let mut drive = Model::new(vec![0; 8 * SECTOR as usize]);
+    (drive.is_direct, drive.room) = (true, 0);
+    let mut slots = Room::NEW;
+    let mut queue = Queue::new(guest.ring.layout, OPTIONS, BUFFERS as u32);
+    for sector in [3, 7] {
+        guest.ask(&ram, &ask(BlockRequest::IN, sector, Vec::new(), 512)).unwrap();
+    }
+    assert_eq!(serve(&mut queue, &ram, &mut slots, &mut drive, random), Rest::Busy);
+    drive.disk.truncate(4 * SECTOR as usize);
+    drive.room = DEPTH;
+    serve(&mut queue, &ram, &mut slots, &mut drive, random);
+    assert_eq!(drive.told, [(0, Command::Read { at: 3 * SECTOR, length: SECTOR })]);
+    assert_eq!(finish(&mut queue, &ram, &mut slots, &mut drive, random), 1);
+    let statuses: Vec<u8> = guest.take(&ram).iter().map(|reply| reply.bytes[512]).collect();
+    assert_eq!(statuses, [0, 1]);
 }

@@ -119,13 +119,22 @@ fn what_is_not_known_to_be_taken_back_is_an_error() {
 }
 
 #[test]
+fn who_lends_is_told_if_an_iommu_does_not_answer() {
+    let (mut machine, mut driver) = started(2);
+    driver.reach(&mut machine, DISK, MEMORY).unwrap();
+    machine.units[1].is_dead = true;
+    assert_eq!(driver.lend(&mut machine, DISK, &LENT), Err(Error::Stuck("COMPLETION_WAIT")));
+    assert_eq!(driver.lend(&mut machine, DISK, &LENT), Err(Error::Taken(DISK)));
+}
+
+#[test]
 fn without_room_for_tables_nothing_is_lent() {
     for room in 0..6 {
         let (mut machine, mut driver) = started(1);
         driver.reach(&mut machine, DISK, MEMORY).unwrap();
         machine.room = room;
         let many: Vec<_> = (0..6).map(|at| (at << 40, 0x1000)).collect();
-        assert!(driver.lend(&mut machine, DISK, &many).is_err(), "{room}");
+        assert!(matches!(driver.lend(&mut machine, DISK, &many), Err(Error::Paging(_))), "{room}");
         assert_eq!(machine.access(0, DISK, 1 << 40, false), None);
         assert_eq!(machine.access(0, DISK, MEMORY.0, false), Some(MEMORY.0));
     }

@@ -195,6 +195,18 @@ fn what_is_not_known_to_be_taken_back_is_an_error() {
     assert_eq!(model.room, room, "the tables may be in use");
 }
 
+/// Nothing is known then of what the stream reaches: it may be nothing.
+#[test]
+fn who_lends_is_told_if_the_smmu_does_not_answer() {
+    let mut model = Model::default();
+    let mut smmu = started(&mut model, 0x100);
+    smmu.reach(&mut model, 0x10, MEMORY).unwrap();
+    model.refuses = true;
+    assert_eq!(smmu.lend(&mut model, 0x10, &LENT), Err(Error::Refused));
+    assert_eq!(model.access(0x10, MEMORY.0, true), None);
+    assert_eq!(smmu.lend(&mut model, 0x10, &LENT), Err(Error::Taken(0x10)));
+}
+
 #[test]
 fn without_room_for_tables_nothing_is_lent() {
     for room in 0..6 {
@@ -203,7 +215,7 @@ fn without_room_for_tables_nothing_is_lent() {
         smmu.reach(&mut model, 0x10, MEMORY).unwrap();
         model.room = room;
         let many: Vec<_> = (0..6).map(|at| (at << 36, 0x1000)).collect();
-        assert!(smmu.lend(&mut model, 0x10, &many).is_err(), "{room}");
+        assert!(matches!(smmu.lend(&mut model, 0x10, &many), Err(Error::Paging(_))), "{room}");
         assert_eq!(model.room, room);
         assert_eq!(model.access(0x10, 1 << 36, false), None);
         assert_eq!(model.access(0x10, MEMORY.0, false), Some(MEMORY.0));

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use pci_types::ConfigRegionAccess;
 use turnstile_arch_common::mmio::Registers;
-use turnstile_arch_common::pci::{Fault, HostBridge, PciAddress, Range, Reach, Wiring};
+use turnstile_arch_common::pci::{Fault, HostBridge, PciAddress, Range, Reach, Unlent, Wiring};
 
 use super::iommu::Iommu;
 use crate::board::discover::pci::PciNode;
@@ -172,10 +172,11 @@ impl HostBridge for Bridge {
         iommu.reach(address, stream, memory).then_some(Reach { bus, guarded: true })
     }
 
-    fn lend(&self, address: PciAddress, pieces: &[Range]) -> Option<Vec<u64>> {
-        let (iommu, stream) = self.before(address)?;
-        let buses = pieces.iter().map(|piece| self.node.reach_all(*piece)).collect::<Option<_>>()?;
-        iommu.lend(stream, pieces).then_some(buses)
+    fn lend(&self, address: PciAddress, pieces: &[Range]) -> Result<Vec<u64>, Unlent> {
+        let (iommu, stream) = self.before(address).ok_or(Unlent::NoTables)?;
+        let buses: Option<_> = pieces.iter().map(|piece| self.node.reach_all(*piece)).collect();
+        let buses = buses.ok_or(Unlent::NoTables)?;
+        iommu.lend(stream, pieces).map(|()| buses)
     }
 
     fn take_back(&self, address: PciAddress) -> bool {

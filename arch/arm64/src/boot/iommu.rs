@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use spin::Mutex;
 use turnstile_arch_common::mmio::Registers;
-use turnstile_arch_common::pci::{Fault, PciAddress, Range};
+use turnstile_arch_common::pci::{Fault, PciAddress, Range, Unlent};
 use turnstile_iommu::smmu::{self, Error, MAX_STREAMS, Platform, Smmu};
 use turnstile_paging::{PhysAddr, Tables};
 
@@ -114,12 +114,15 @@ impl Iommu {
         reached.is_ok()
     }
 
-    /// Lets a stream that has memory reach these pieces, too. False if that cannot be.
-    pub fn lend(&self, stream: u32, pieces: &[Range]) -> bool {
+    /// Lets a stream that has memory reach these pieces, too.
+    ///
+    /// # Errors
+    /// When that cannot be, or the SMMU does not answer.
+    pub fn lend(&self, stream: u32, pieces: &[Range]) -> Result<(), Unlent> {
         let State { registers, smmu, .. } = &mut *self.state.lock();
         let registers = *registers;
         let pieces: Vec<_> = pieces.iter().map(|piece| (piece.base, piece.size)).collect();
-        with_tables(|tables| smmu.lend(&mut Reached { registers, tables }, stream, &pieces)).is_ok()
+        with_tables(|tables| smmu.lend(&mut Reached { registers, tables }, stream, &pieces)).map_err(unlent)
     }
 
     /// Takes that back. False if the SMMU does not say that nothing of it is reached any more.
@@ -158,6 +161,14 @@ impl Iommu {
         // Whoever is told takes its time.
         drop(state);
         found.into_iter().for_each(take);
+    }
+}
+
+/// What an error says of a stream that was to be lent memory.
+fn unlent(error: Error) -> Unlent {
+    match error {
+        Error::Paging(_) | Error::TooMany | Error::NoStream(_) => Unlent::NoTables,
+        Error::Stuck(_) | Error::Refused | Error::Taken(_) | Error::Feature(_) => Unlent::NoAnswer,
     }
 }
 

@@ -36,6 +36,15 @@ pub struct Reach {
     pub guarded: bool,
 }
 
+/// Why a function is lent no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlent {
+    /// No IOMMU keeps it to what it has, or there is no room for tables: it reaches what it has reached before.
+    NoTables,
+    /// The IOMMU does not answer: it is not known what the function reaches. It may be nothing, and it may be what was to be lent.
+    NoAnswer,
+}
+
 /// A function has reached for memory that is not its own, and was refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -82,9 +91,12 @@ pub trait HostBridge: ConfigRegionAccess + Sync {
     /// reach that.
     fn reach(&self, function: PciAddress, memory: Range, trusted: bool) -> Option<Reach>;
     /// Lets a function that has memory reach these pieces of whole pages, too, until [`take_back`](Self::take_back). It may not master the bus meanwhile. Returns
-    /// the bus address of each. `None` if no IOMMU keeps it to what it has, or there is no room for tables: it reaches nothing new then.
-    fn lend(&self, _function: PciAddress, _pieces: &[Range]) -> Option<Vec<u64>> {
-        None
+    /// the bus address of each.
+    ///
+    /// # Errors
+    /// See [`Unlent`].
+    fn lend(&self, _function: PciAddress, _pieces: &[Range]) -> Result<Vec<u64>, Unlent> {
+        Err(Unlent::NoTables)
     }
     /// Takes back what a function was lent, if it was: it does not reach that any more when this returns, by nothing that an IOMMU has cached. False if
     /// the IOMMU does not say so.

@@ -34,6 +34,15 @@ struct Bridge {
     connected: Mutex<Vec<(PciAddress, Wiring, usize)>>,
     masked: Mutex<Vec<(u32, bool)>>,
     last: u8,
+    iommu: Mutex<Iommu>,
+}
+
+/// What is asked of an IOMMU, and what it answers.
+#[derive(Default)]
+struct Iommu {
+    unlent: Option<Unlent>,
+    is_stuck: bool,
+    asked: Vec<&'static str>,
 }
 
 impl Bridge {
@@ -115,6 +124,18 @@ impl HostBridge for Bridge {
         (memory.base != 0).then_some(Reach { bus: memory.base + 5, guarded })
     }
 
+    fn lend(&self, _: PciAddress, pieces: &[Range]) -> Result<Vec<u64>, Unlent> {
+        let mut iommu = self.iommu.lock().unwrap();
+        iommu.asked.push("lend");
+        iommu.unlent.map_or(Ok(pieces.iter().map(|piece| piece.base).collect()), Err)
+    }
+
+    fn take_back(&self, _: PciAddress) -> bool {
+        let mut iommu = self.iommu.lock().unwrap();
+        iommu.asked.push("take back");
+        !iommu.is_stuck
+    }
+
     fn takes_messages(&self) -> bool {
         self.takes_messages
     }
@@ -179,7 +200,14 @@ fn to_bus(address: PciAddress, secondary: u8) -> Model {
 fn machine(takes_messages: bool, functions: Vec<Model>) -> &'static [Bridge] {
     let functions = Mutex::new(functions);
     let (connected, masked) = (Mutex::default(), Mutex::default());
-    Box::leak(Box::new([Bridge { functions, takes_messages, connected, masked, last: 9 }]))
+    Box::leak(Box::new([Bridge {
+        functions,
+        takes_messages,
+        connected,
+        masked,
+        last: 9,
+        iommu: Mutex::default(),
+    }]))
 }
 
 fn card(address: PciAddress) -> Model {
@@ -444,4 +472,35 @@ fn a_list_of_capabilities_that_does_not_end_has_none() {
     endless.space[0x40..0x42].copy_from_slice(&[9, 0x40]);
     let bridges = machine(true, vec![endless]);
     assert!(Claims::new(bridges).claim(Kind::Ethernet, 0, 0).is_ok());
+}
+
+/// What an IOMMU that does not answer has made of a function's memory is taken back once, or is lost; nothing is lent behind that.
+#[test]
+fn behind_an_iommu_that_does_not_answer_nothing_is_lent() {
+    let bridges = machine(false, vec![card(at(0, 2, 0))]);
+    let function = Claims::new(bridges).claim(Kind::Ethernet, 0, 0).unwrap();
+    let pieces = [Range { base: 0x4000_0000, size: 0x20_0000 }];
+    let answers = |unlent, is_stuck| {
+        let mut iommu = bridges[0].iommu.lock().unwrap();
+        (iommu.unlent, iommu.is_stuck) = (unlent, is_stuck);
+        std::mem::take(&mut iommu.asked)
+    };
+    for _ in 0..2 {
+        assert_eq!(function.lend(&pieces), Ok(vec![0x4000_0000]));
+        assert!(function.take_back() && function.take_back());
+        assert_eq!(answers(None, false), ["lend", "take back"], "once");
+    }
+    answers(Some(Unlent::NoTables), true);
+    assert_eq!(function.lend(&pieces), Err(Unlent::NoTables));
+    assert!(function.take_back(), "nothing was lent");
+    assert_eq!(answers(Some(Unlent::NoAnswer), false), ["lend"]);
+    assert_eq!(function.lend(&pieces), Err(Unlent::NoAnswer));
+    assert!(function.take_back(), "it answers again");
+    answers(None, true);
+    assert_eq!(function.lend(&pieces), Ok(vec![0x4000_0000]));
+    assert!(!function.take_back());
+    assert_eq!(answers(None, false), ["lend", "take back"]);
+    assert_eq!(function.lend(&pieces), Err(Unlent::NoAnswer));
+    assert!(function.take_back(), "what it was not lent is not lost");
+    assert!(answers(None, false).is_empty());
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use dtoolkit::fdt::Fdt;
 use pci_types::{ConfigRegionAccess, PciAddress};
 use spin::Mutex;
-use turnstile_arch_common::pci::{Fault, HostBridge, Reach, Wiring};
+use turnstile_arch_common::pci::{Fault, HostBridge, Reach, Unlent, Wiring};
 use turnstile_firmware::Range;
 
 use super::device;
@@ -95,18 +95,21 @@ impl HostBridge for Bridge {
         Some(Reach { bus, guarded: true })
     }
 
-    fn lend(&self, function: PciAddress, pieces: &[Range]) -> Option<Vec<u64>> {
+    fn lend(&self, function: PciAddress, pieces: &[Range]) -> Result<Vec<u64>, Unlent> {
         let mut all = self.driven.lock();
-        let (endpoint, driven) = (1..).zip(all.iter_mut()).find(|(_, driven)| driven.function == function)?;
-        if !driven.is_guarded || driven.lent.is_some() {
-            return None;
+        let mut guarded = (1..).zip(all.iter_mut()).filter(|(_, driven)| driven.is_guarded);
+        let found = guarded.find(|(_, driven)| driven.function == function);
+        let (endpoint, driven) = found.ok_or(Unlent::NoTables)?;
+        if driven.lent.is_some() {
+            return Err(Unlent::NoAnswer);
         }
-        let table = driven.lent.insert(LentTable::new(pieces)?);
-        let buses = self.phb.lend(endpoint, pieces, table);
+        let table = LentTable::new(pieces).ok_or(Unlent::NoTables)?;
+        let buses = self.phb.lend(endpoint, pieces, driven.lent.insert(table));
         if buses.is_none() {
+            // A firmware that refuses has changed nothing.
             driven.lent = None;
         }
-        buses
+        buses.ok_or(Unlent::NoTables)
     }
 
     /// The table is free when nobody reads it any more.
@@ -230,18 +233,18 @@ mod tests {
         let [trusted, guarded] = [0, 1].map(|device| PciAddress::new(0, 1, device, 0));
         let memory = Range { base: 0x10_0000, size: 0x1000 };
         let pieces = [Range { base: 8 * LARGE, size: 3 * LARGE }, Range { base: 64 * LARGE, size: LARGE }];
-        assert_eq!(bridge.lend(guarded, &pieces), None, "it has nothing");
+        assert_eq!(bridge.lend(guarded, &pieces), Err(Unlent::NoTables), "it has nothing");
         bridge.reach(trusted, memory, true).unwrap();
         bridge.reach(guarded, memory, false).unwrap();
-        assert_eq!(bridge.lend(trusted, &pieces), None, "nothing keeps it to that");
+        assert_eq!(bridge.lend(trusted, &pieces), Err(Unlent::NoTables), "nothing keeps it to that");
         let odd = [Range { base: 8 * LARGE + 0x1000, size: LARGE }];
-        assert_eq!(bridge.lend(guarded, &odd), None, "no whole large pages");
+        assert_eq!(bridge.lend(guarded, &odd), Err(Unlent::NoTables), "no whole large pages");
         assert!(bridge.take_back(guarded) && bridge.take_back(trusted));
         calls.take();
         for _ in 0..2 {
             let second = 1 << 59;
-            assert_eq!(bridge.lend(guarded, &pieces), Some(Vec::from([second, second + 3 * LARGE])));
-            assert_eq!(bridge.lend(guarded, &pieces), None, "once");
+            assert_eq!(bridge.lend(guarded, &pieces), Ok(Vec::from([second, second + 3 * LARGE])));
+            assert_eq!(bridge.lend(guarded, &pieces), Err(Unlent::NoAnswer), "once");
             let (token, arguments) = calls.take().remove(0);
             let [.., table, bytes, page] = arguments[..7] else { panic!("{arguments:?}") };
             assert_eq!((token, &arguments[..4], bytes, page), (44, &[id, 2, 5, 1][..], 4096, LARGE));

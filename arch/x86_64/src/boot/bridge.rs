@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use pci_types::capability::PciCapability;
 use pci_types::{ConfigRegionAccess, EndpointHeader, PciHeader};
 use turnstile_arch_common::mmio::Registers;
-use turnstile_arch_common::pci::{CONFIGURATION, Fault, HostBridge, PciAddress, Range, Reach, Wiring};
+use turnstile_arch_common::pci::{
+    CONFIGURATION, Fault, HostBridge, PciAddress, Range, Reach, Unlent, Wiring,
+};
 
 use super::iommu::Iommu;
 use crate::board::pci::Configuration;
@@ -95,9 +97,10 @@ impl HostBridge for Bridge {
         is_possible.then_some(Reach { bus: memory.base, guarded: iommu.is_some() })
     }
 
-    fn lend(&self, function: PciAddress, pieces: &[Range]) -> Option<Vec<u64>> {
-        let iommu = self.before(function)?;
-        iommu.lend(function, pieces).then(|| pieces.iter().map(|piece| piece.base).collect())
+    fn lend(&self, function: PciAddress, pieces: &[Range]) -> Result<Vec<u64>, Unlent> {
+        let iommu = self.before(function).ok_or(Unlent::NoTables)?;
+        iommu.lend(function, pieces)?;
+        Ok(pieces.iter().map(|piece| piece.base).collect())
     }
 
     fn take_back(&self, function: PciAddress) -> bool {

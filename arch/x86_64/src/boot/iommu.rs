@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use spin::Mutex;
 use turnstile_arch_common::mmio::Registers;
-use turnstile_arch_common::pci::{Fault, PciAddress, Range};
+use turnstile_arch_common::pci::{Fault, PciAddress, Range, Unlent};
 use turnstile_firmware::MAX_IO_APICS;
 use turnstile_firmware::ivrs::Ivrs;
 use turnstile_iommu::amd_vi::{self, AmdVi, Error, MAX_FUNCTIONS, MAX_UNITS, Platform};
@@ -128,12 +128,12 @@ impl Iommu {
 
     /// Gives a function something for ever.
     fn give(&self, function: PciAddress, gift: &Change<'_>) -> bool {
-        let Some(id) = self.change(function, gift) else { return false };
+        let Some(Ok(id)) = self.change(function, gift) else { return false };
         self.state.lock().functions.try_push((id, function)).is_ok()
     }
 
-    /// Changes what a function reaches. Returns what it is taken for; `None` if that cannot be.
-    fn change(&self, function: PciAddress, change: &Change<'_>) -> Option<u16> {
+    /// Changes what a function reaches. Returns what it is taken for; `None` if it is not behind them.
+    fn change(&self, function: PciAddress, change: &Change<'_>) -> Option<Result<u16, Error>> {
         let id = self.ivrs.requester(number(function))?;
         let State { units, driver, .. } = &mut *self.state.lock();
         let changed = with_tables(|tables| {
@@ -145,18 +145,22 @@ impl Iommu {
                 Change::TakeBack => driver.take_back(reached, id),
             }
         });
-        changed.ok().map(|()| id)
+        Some(changed.map(|()| id))
     }
 
-    /// Lets a function that has memory reach these pieces, too. False if that cannot be.
-    pub fn lend(&self, function: PciAddress, pieces: &[Range]) -> bool {
+    /// Lets a function that has memory reach these pieces, too.
+    ///
+    /// # Errors
+    /// When that cannot be, or an IOMMU does not answer.
+    pub fn lend(&self, function: PciAddress, pieces: &[Range]) -> Result<(), Unlent> {
         let pieces: Vec<_> = pieces.iter().map(|piece| (piece.base, piece.size)).collect();
-        self.change(function, &Change::Lend(&pieces)).is_some()
+        let changed = self.change(function, &Change::Lend(&pieces)).ok_or(Unlent::NoTables)?;
+        changed.map(|_| ()).map_err(unlent)
     }
 
     /// Takes that back. False if an IOMMU does not say that nothing of it is reached any more.
     pub fn take_back(&self, function: PciAddress) -> bool {
-        self.change(function, &Change::TakeBack).is_some()
+        matches!(self.change(function, &Change::TakeBack), Some(Ok(_)))
     }
 
     /// Hands over the first fault of each function.
@@ -177,6 +181,14 @@ impl Iommu {
         // Whoever is told takes its time.
         drop(state);
         found.into_iter().for_each(take);
+    }
+}
+
+/// What an error says of a function that was to be lent memory.
+fn unlent(error: Error) -> Unlent {
+    match error {
+        Error::Paging(_) | Error::TooMany => Unlent::NoTables,
+        Error::Stuck(_) | Error::Taken(_) | Error::Feature(_) => Unlent::NoAnswer,
     }
 }
 
@@ -214,6 +226,16 @@ mod tests {
             // SAFETY: memory of a test, for ever.
             let started = unsafe { Iommu::start(described(registers.leak())) };
             assert_eq!(started.err(), Some(error));
+        }
+    }
+
+    #[test]
+    fn one_that_does_not_answer_is_not_taken_for_one_without_tables() {
+        for error in [Error::Stuck("COMPLETION_WAIT"), Error::Taken(3)] {
+            assert_eq!(unlent(error), Unlent::NoAnswer);
+        }
+        for error in [Error::Paging(turnstile_paging::Error::OutOfTables), Error::TooMany] {
+            assert_eq!(unlent(error), Unlent::NoTables);
         }
     }
 

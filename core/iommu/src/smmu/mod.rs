@@ -151,7 +151,16 @@ impl Smmu {
             lent: None,
         });
         self.table.prepare(platform, stream)?;
-        // What it says of the translation counts from the second step on (section 3.21.3).
+        self.establish(platform, stream, entry)
+    }
+
+    /// Replaces an entry that aborts. What it says of the translation counts from the second step on (section 3.21.3).
+    fn establish(
+        &mut self,
+        platform: &mut impl Platform,
+        stream: u32,
+        entry: stream::Entry,
+    ) -> Result<(), Error> {
         self.table.write(platform, stream, entry.rest())?;
         self.forget(platform, stream)?;
         self.table.write(platform, stream, entry)?;
@@ -213,13 +222,12 @@ impl Smmu {
         let vm = u16::try_from(number).map_err(|_| Error::TooMany)?;
         let entry = stream::Entry::translated(vm, own.format(), self.features.output_size, root);
         let entry = if is_silent { entry.silent() } else { entry };
-        self.table.write(platform, stream, entry.rest())?;
+        self.table.abort(platform, stream)?;
         self.commands.issue(platform, Command::ForgetStream(stream))?;
         // No entry of this machine, as a virtual one, stays. Behind it what was translated by one has arrived (section 3.21.1).
         self.commands.issue(platform, Command::ForgetGuests)?;
         self.commands.issue(platform, Command::Synchronize)?;
-        self.table.write(platform, stream, entry)?;
-        self.forget(platform, stream)
+        self.establish(platform, stream, entry)
     }
 
     /// Has the SMMU read a stream's entry anew.

@@ -132,6 +132,13 @@ impl StreamTable {
         Ok(())
     }
 
+    /// Has a stream reach nothing, by one word of its entry: the others may change when the SMMU has forgotten it.
+    pub fn abort(&self, tables: &mut impl Tables, stream: u32) -> Result<(), Error> {
+        let (piece, at) = self.find(tables, stream).ok_or(Error::NoStream(stream))?;
+        tables.write(piece, at, Entry::ABORT.0[0]);
+        Ok(())
+    }
+
     /// Has the faults of a stream not recorded.
     pub fn silence(&self, tables: &mut impl Tables, stream: u32) -> Result<(), Error> {
         let (piece, at) = self.find(tables, stream).ok_or(Error::NoStream(stream))?;

@@ -2,7 +2,7 @@
 //! A model of an SMMUv3 (Arm IHI 0070). It reads a stream's entry once, and uses that until it is told to forget it; and so it does with translations,
 //! which it forgets when it is asked whether it has done what it was told.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use turnstile_iommu::smmu::Platform;
 use turnstile_paging::{PhysAddr, Tables};
@@ -35,6 +35,8 @@ pub struct Model {
     pub next: u64,
     /// The entries that it has read.
     pub cached: HashMap<u32, Option<[u64; 8]>>,
+    /// The streams that have been used: their entries may be read at any time, word by word.
+    pub used: BTreeSet<u32>,
     /// Translations of pages: of which virtual machine, of which page, and whether it may be written.
     pub translated: HashMap<(u16, u64, bool), u64>,
     /// It has been told to forget them.
@@ -57,6 +59,7 @@ impl Default for Model {
             memory: BTreeMap::new(),
             next: 0x1_0000_0000,
             cached: HashMap::new(),
+            used: BTreeSet::new(),
             translated: HashMap::new(),
             forgets: false,
         }
@@ -84,6 +87,7 @@ impl Tables for Model {
     }
 
     fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
+        self.check_order(table.0 + 8 * index as u64, entry);
         self.memory.insert(table.0 + 8 * index as u64, entry);
     }
 
@@ -209,6 +213,7 @@ impl Model {
             // GBPA: all is aborted, or passes.
             return (self.register(0x44) & 1 << 20 == 0).then_some(address);
         }
+        self.used.insert(stream);
         let entry = match self.cached.get(&stream) {
             Some(entry) => *entry,
             None => {
@@ -230,13 +235,37 @@ impl Model {
         }
     }
 
+    /// The words of an entry that counts, or that is cached as such, are not changed behind its first one (section 3.21.3): whoever reads them meanwhile has
+    /// some of before and some of afterwards. Whether faults are recorded may change by itself.
+    fn check_order(&self, at: u64, value: u64) {
+        const COUNTS: u64 = 1 << 3;
+        const RECORDS: u64 = 1 << 58;
+        let (entry, number) = (at & !63, at % 64 / 8);
+        let changes = (self.word(at) ^ value) & if number == 2 { !RECORDS } else { u64::MAX };
+        let Some(stream) = self.used.iter().find(|stream| self.entry_of(**stream) == Some(entry)) else {
+            return;
+        };
+        let counts = |first: u64| first & COUNTS != 0;
+        let is_cached = self.cached.get(stream).is_some_and(|read| read.is_some_and(|read| counts(read[0])));
+        let is_torn = number != 0 && changes != 0 && (counts(self.word(entry)) || is_cached);
+        assert!(!is_torn, "word {number} of stream {stream:#x} changes while it counts");
+    }
+
     /// Reads a stream's entry. There is none of a stream beyond the table: that is not recorded (CR2.RECINVSID).
     fn fetch(&mut self, stream: u32) -> Option<[u64; 8]> {
+        let at = self.entry_of(stream)?;
+        let entry = [0, 1, 2, 3, 4, 5, 6, 7].map(|word| self.word(at + 8 * word));
+        assert_eq!(entry[0] & 1, 1, "C_BAD_STE, which is recorded");
+        Some(entry)
+    }
+
+    /// Returns where a stream's entry is.
+    fn entry_of(&self, stream: u32) -> Option<u64> {
         let (base, shape) = (self.register(0x80) & 0xf_ffff_ffff_ffc0, self.register(0x88));
         if u64::from(stream) >> (shape & 0x3f) != 0 {
             return None;
         }
-        let at = if shape >> 16 & 3 == 1 {
+        if shape >> 16 & 3 == 1 {
             let split = shape >> 6 & 0x1f;
             let first = self.word(base + 8 * (u64::from(stream) >> split));
             if first & 0x1f == 0 {
@@ -244,13 +273,10 @@ impl Model {
             }
             let index = u64::from(stream) & ((1 << split) - 1);
             assert!(index < 1 << ((first & 0x1f) - 1), "within its span");
-            (first & 0xf_ffff_ffff_ffc0) + 64 * index
+            Some((first & 0xf_ffff_ffff_ffc0) + 64 * index)
         } else {
-            base + 64 * u64::from(stream)
-        };
-        let entry = [0, 1, 2, 3, 4, 5, 6, 7].map(|word| self.word(at + 8 * word));
-        assert_eq!(entry[0] & 1, 1, "C_BAD_STE, which is recorded");
-        Some(entry)
+            Some(base + 64 * u64::from(stream))
+        }
     }
 
     /// Translates, by what it knows of the page.

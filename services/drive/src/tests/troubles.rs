@@ -122,6 +122,17 @@ fn a_dead_controller_fails_requests_and_nothing_hangs() {
     assert_eq!(host.kills.deaths, 0);
 }
 
+/// One whose pin stays high would take the CPU: the hypervisor unmasks the interrupt no more.
+#[test]
+fn a_controller_that_is_gone_interrupts_nobody() {
+    let (mut host, mut driver) = running(Shape::default(), Settings::default());
+    assert!(driver.ask(&mut host, 0, &request(BlockRequest::IN, 0, &[], 512)));
+    while host.alarm() {}
+    assert!(host.driven);
+    host.stray();
+    assert!(!host.driven, "{}", host.board.log.borrow());
+}
+
 /// Nothing of an earlier life of the VM is done behind something of a later one.
 #[test]
 fn what_was_under_way_when_the_vm_stopped_ends_before_anything_begins() {

@@ -159,6 +159,17 @@ fn killed_at_any_step_it_loses_no_request_and_no_interrupt() {
     }
 }
 
+/// The edge was sent, and the service is killed before the driver asks for the reason. Nothing else of that life interrupts again.
+#[test]
+fn an_interrupt_of_before_a_kill_has_a_reason() {
+    let (mut host, mut driver) = running();
+    driver.finish(&mut host);
+    driver.ask(&mut host, 24);
+    assert_eq!(host.messages().len(), 1);
+    host.kill();
+    assert_eq!(read(&mut host, INTERRUPT_STATUS), 1);
+}
+
 #[test]
 fn a_queue_that_is_reset_is_the_drivers_again() {
     for (register, value) in [(QUEUE_READY, 0), (QUEUE_RESET, 1)] {

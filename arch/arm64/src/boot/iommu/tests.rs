@@ -32,3 +32,13 @@ fn one_that_lacks_something_is_refused() {
     let started = with_tables(|tables| Smmu::start(&mut Reached { registers, tables }, 1));
     assert_eq!(started.err(), Some(Error::Feature("stage 2")));
 }
+
+#[test]
+fn one_that_does_not_answer_is_not_taken_for_one_without_tables() {
+    for error in [Error::Stuck("CMDQ_CONS"), Error::Refused, Error::Taken(3)] {
+        assert_eq!(unlent(error), Unlent::NoAnswer);
+    }
+    for error in [Error::Paging(turnstile_paging::Error::OutOfTables), Error::TooMany, Error::NoStream(3)] {
+        assert_eq!(unlent(error), Unlent::NoTables);
+    }
+}
