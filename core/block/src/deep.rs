@@ -271,7 +271,6 @@ impl<const S: usize, R: Copy> Queue<S, R> {
         {
             if let Some(token) = slot.token.take() {
                 self.ring.complete(memory, token, written)?;
-                self.ring.show(memory)?;
             }
             (slot.done, slot.stage) = (None, Stage::Empty);
             slots.held &= !(1 << tag);
