@@ -8,21 +8,26 @@ use crate::drive::{Direction, Geometry, MOST_SEGMENTS, PAGE, Refusal, SECTOR, Se
 /// How many tags there are.
 pub(crate) const TAGS: u16 = 32;
 
-/// Tags that are under way: a bit for each.
+/// Tags that are under way.
 #[derive(Debug)]
-pub(crate) struct Tags(u32);
+pub(crate) struct Tags {
+    /// A bit for each.
+    bits: u32,
+    /// How many there are.
+    count: u16,
+}
 
 impl Tags {
     /// No tag is under way.
-    pub(crate) const NEW: Self = Self(0);
+    pub(crate) const NEW: Self = Self { bits: 0, count: 0 };
 
     /// Says whether a tag can be used, while no more than `depth` may be.
     pub(crate) const fn check(&self, tag: u16, depth: u16) -> Result<(), Refusal> {
         match Self::bit(tag) {
-            Some(bit) if self.0 & bit == 0 => {}
+            Some(bit) if self.bits & bit == 0 => {}
             _ => return Err(Refusal::Tag),
         }
-        match self.0.count_ones() < depth as u32 {
+        match self.count < depth {
             true => Ok(()),
             false => Err(Refusal::Full),
         }
@@ -30,14 +35,17 @@ impl Tags {
 
     /// A tag is under way.
     pub(crate) fn take(&mut self, tag: u16) {
-        self.0 |= Self::bit(tag).unwrap_or(0);
+        let bit = Self::bit(tag).unwrap_or(0);
+        self.count += u16::from(self.bits & bit == 0 && bit != 0);
+        self.bits |= bit;
     }
 
     /// A tag is not under way any more. False if it was not.
     pub(crate) fn give_back(&mut self, tag: u16) -> bool {
         let bit = Self::bit(tag).unwrap_or(0);
-        let was = self.0 & bit != 0;
-        self.0 &= !bit;
+        let was = self.bits & bit != 0;
+        self.count -= u16::from(was);
+        self.bits &= !bit;
         was
     }
 
@@ -64,7 +72,7 @@ impl Geometry {
 
     /// Checks the bytes of a command on the disk.
     pub(crate) fn check_length(&self, sector: u64, length: u32) -> Result<(), Refusal> {
-        if length > self.most_bytes || !length.is_multiple_of(self.block) {
+        if length > self.most_bytes || length & (self.block - 1) != 0 {
             return Err(Refusal::Range);
         }
         self.check_sectors(sector, length / SECTOR)
@@ -80,20 +88,26 @@ impl Geometry {
         if direction == Direction::Write && !self.writable {
             return Err(Refusal::Unsupported);
         }
-        if segments.len() > MOST_SEGMENTS || segments.iter().any(|segment| segment.length == 0) {
+        if segments.len() > MOST_SEGMENTS {
             return Err(Refusal::Memory);
         }
-        let add = |sum: u32, segment: &Segment| sum.checked_add(segment.length);
-        let length = segments.iter().try_fold(0, add).ok_or(Refusal::Range)?;
+        // The sum of a few words of 32 bits.
+        let mut all = 0;
+        for segment in segments {
+            if segment.length == 0 {
+                return Err(Refusal::Memory);
+            }
+            all += u64::from(segment.length);
+        }
+        let length = u32::try_from(all).map_err(|_| Refusal::Range)?;
         self.check_length(sector, length)?;
         Ok(length)
     }
 
     /// Checks the sectors of a command: whole blocks of the disk, and not none.
     pub(crate) fn check_sectors(&self, sector: u64, sectors: u32) -> Result<(), Refusal> {
-        let block = u64::from(self.sectors_of_block());
         let end = sector.checked_add(sectors.into()).filter(|&end| end <= self.sectors);
-        let is_whole = sector.is_multiple_of(block) && u64::from(sectors).is_multiple_of(block);
+        let is_whole = (sector | u64::from(sectors)) & u64::from(self.sectors_of_block() - 1) == 0;
         match end.is_some() && is_whole && sectors != 0 {
             true => Ok(()),
             false => Err(Refusal::Range),
@@ -109,7 +123,7 @@ impl Geometry {
         }
     }
 
-    /// How many sectors a block has.
+    /// How many sectors a block has: a power of two.
     pub(crate) const fn sectors_of_block(&self) -> u32 {
         self.block / SECTOR
     }
