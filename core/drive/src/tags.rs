@@ -8,26 +8,22 @@ use crate::drive::{Direction, Geometry, MOST_SEGMENTS, PAGE, Refusal, SECTOR, Se
 /// How many tags there are.
 pub(crate) const TAGS: u16 = 32;
 
-/// Tags that are under way.
+/// Tags that are under way: a bit for each.
 #[derive(Debug)]
-pub(crate) struct Tags {
-    /// A bit for each.
-    bits: u32,
-    /// How many there are.
-    count: u16,
-}
+pub(crate) struct Tags(u32);
 
 impl Tags {
     /// No tag is under way.
-    pub(crate) const NEW: Self = Self { bits: 0, count: 0 };
+    pub(crate) const NEW: Self = Self(0);
 
     /// Says whether a tag can be used, while no more than `depth` may be.
     pub(crate) const fn check(&self, tag: u16, depth: u16) -> Result<(), Refusal> {
         match Self::bit(tag) {
-            Some(bit) if self.bits & bit == 0 => {}
+            Some(bit) if self.0 & bit == 0 => {}
             _ => return Err(Refusal::Tag),
         }
-        match self.count < depth {
+        // Most disks have room for all. Then there is room for who has one that is free, and nothing is counted.
+        match depth >= TAGS || self.0.count_ones() < depth as u32 {
             true => Ok(()),
             false => Err(Refusal::Full),
         }
@@ -35,17 +31,14 @@ impl Tags {
 
     /// A tag is under way.
     pub(crate) fn take(&mut self, tag: u16) {
-        let bit = Self::bit(tag).unwrap_or(0);
-        self.count += u16::from(self.bits & bit == 0 && bit != 0);
-        self.bits |= bit;
+        self.0 |= Self::bit(tag).unwrap_or(0);
     }
 
     /// A tag is not under way any more. False if it was not.
     pub(crate) fn give_back(&mut self, tag: u16) -> bool {
         let bit = Self::bit(tag).unwrap_or(0);
-        let was = self.bits & bit != 0;
-        self.count -= u16::from(was);
-        self.bits &= !bit;
+        let was = self.0 & bit != 0;
+        self.0 &= !bit;
         was
     }
 
@@ -126,5 +119,31 @@ impl Geometry {
     /// How many sectors a block has: a power of two.
     pub(crate) const fn sectors_of_block(&self) -> u32 {
         self.block / SECTOR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_tags_are_under_way_as_may_be() {
+        let mut tags = Tags::NEW;
+        for round in 0..100 {
+            let first = round % TAGS;
+            assert_eq!(tags.check(first, 2), Ok(()));
+            tags.take(first);
+            let second = (first + 1) % TAGS;
+            assert_eq!(
+                (tags.check(first, 2), tags.check(second, 1)),
+                (Err(Refusal::Tag), Err(Refusal::Full))
+            );
+            tags.take(second);
+            assert_eq!(tags.check((first + 2) % TAGS, 2), Err(Refusal::Full));
+            assert!(tags.give_back(second) && tags.give_back(first) && !tags.give_back(first));
+        }
+        assert_eq!(tags.check(TAGS, 2), Err(Refusal::Tag));
+        tags.take(TAGS);
+        assert!(!tags.give_back(TAGS) && tags.check(0, 1) == Ok(()));
     }
 }

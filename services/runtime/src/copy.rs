@@ -425,6 +425,28 @@ unsafe fn blocks(to: usize, from: usize, count: usize) {
 mod tests {
     use super::*;
 
+    /// However few they are: they are read and written, and no others are changed.
+    #[test]
+    fn a_few_bytes_are_read_and_written() {
+        let from: Vec<u8> = (1..=80).collect();
+        let source = from.as_ptr().expose_provenance();
+        for (at, length) in (0..9).flat_map(|at| (0..64).map(move |length| (at, length))) {
+            let mut bytes = vec![0xaa; length];
+            // SAFETY: both are as long.
+            unsafe { read_few(&mut bytes, source + at) };
+            assert_eq!(bytes, from[at..at + length]);
+            let mut to = [0xaa_u8; 80];
+            let target = to.as_mut_ptr().expose_provenance();
+            // SAFETY: it is longer than that.
+            unsafe { write_few(target + at, &bytes) };
+            assert_eq!(to[at..at + length], bytes);
+            assert!(to[..at].iter().chain(&to[at + length..]).all(|byte| *byte == 0xaa));
+        }
+        // SAFETY: it is longer than that.
+        let words = unsafe { read_words(source + 3) };
+        assert_eq!(words.map(u64::to_le_bytes).as_flattened(), &from[3..19]);
+    }
+
     /// However the bytes lie: they are copied, and no others are changed.
     #[test]
     fn bytes_are_copied_from_anywhere_to_anywhere() {
