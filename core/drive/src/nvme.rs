@@ -63,7 +63,7 @@ impl Nvme {
     }
 
     /// Gives the controller a command whose tag is free.
-    #[inline] // On the path of every command.
+    #[inline(always)] // On the path of every command.
     fn submit<B: Bus>(&mut self, bus: &B, tag: u16, command: Command) -> Result<(), Refusal> {
         self.io.submit(bus.memory(), tag, command)?;
         self.tags.take(tag);

@@ -64,6 +64,7 @@ impl Geometry {
     }
 
     /// Checks the bytes of a command on the disk.
+    #[inline] // As below.
     pub(crate) fn check_length(&self, sector: u64, length: u32) -> Result<(), Refusal> {
         if length > self.most_bytes || length & (self.block - 1) != 0 {
             return Err(Refusal::Range);
@@ -72,6 +73,7 @@ impl Geometry {
     }
 
     /// Checks a command whose bytes are in these segments; returns how many there are.
+    #[inline] // On the path of every command.
     pub(crate) fn check_segments(
         &self,
         direction: Direction,
@@ -98,6 +100,7 @@ impl Geometry {
     }
 
     /// Checks the sectors of a command: whole blocks of the disk, and not none.
+    #[inline] // On the path of every command.
     pub(crate) fn check_sectors(&self, sector: u64, sectors: u32) -> Result<(), Refusal> {
         let end = sector.checked_add(sectors.into()).filter(|&end| end <= self.sectors);
         let is_whole = (sector | u64::from(sectors)) & u64::from(self.sectors_of_block() - 1) == 0;

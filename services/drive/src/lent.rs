@@ -121,6 +121,8 @@ pub struct Lent<H: Machine, D> {
     turn: Share,
     /// How many tags each member has.
     room: u16,
+    /// The controller may have fewer commands at once than the members have tags.
+    is_scarce: bool,
     /// How many commands of members the controller has not done.
     under_way: u16,
     /// Where blocks of the partition table come to, for the controller: no guest's bytes ever do.
@@ -154,6 +156,7 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         wrong: [None; MEMBERS],
         turn: Share::NONE,
         room: 1,
+        is_scarce: false,
         under_way: 0,
         table: 0,
         stages: 0,
@@ -219,9 +222,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
     }
 
     /// Says whether the controller may have fewer commands at once than the members have tags.
-    pub fn is_scarce(&self) -> bool {
-        let tags = self.room as usize * self.drives.0.iter().flatten().count();
-        self.geometry.is_some_and(|geometry| usize::from(geometry.depth) < tags)
+    pub const fn is_scarce(&self) -> bool {
+        self.is_scarce
     }
 
     /// The controller is not used any more, unless it begins anew. If it was told of a guest's memory, it may reach that until it
@@ -314,6 +316,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
     fn found(&mut self, geometry: Geometry, now: u64) -> Result<(), Trouble> {
         self.stage_bytes = PIECE.min(geometry.most_bytes.into());
         self.geometry = Some(geometry);
+        let tags = usize::from(self.room) * self.drives.0.iter().flatten().count();
+        self.is_scarce = usize::from(geometry.depth) < tags;
         (self.wrong, self.reading, self.phase) = ([None; MEMBERS], 0, Phase::Table);
         self.ask(now)
     }

@@ -62,6 +62,7 @@ impl Pages {
 
     /// The pages of segments; if there are more than two, `list` is where a list of all but the first is written (section 4.3). The first segment begins
     /// at a multiple of four; where two meet, both are at the edge of a page.
+    #[inline] // On the path of every command.
     pub(super) fn new<M: Memory>(memory: &M, segments: &[Segment], list: u64) -> Result<Self, Refusal> {
         let (mut pages, mut end) = (Self::default(), None);
         let mut count = 0;
@@ -191,7 +192,7 @@ impl Command {
     }
 
     /// Its bytes under a tag, in halves: as many as memory takes without a call.
-    #[inline] // On the path of every command.
+    #[inline(always)] // On the path of every command.
     pub(super) fn to_bytes(self, tag: u16) -> [[u8; HALF]; 2] {
         let Self([begin, one, two, three, four, five, six, seven]) = self;
         let halves = [[begin | u64::from(tag) << 16, one, two, three], [four, five, six, seven]];

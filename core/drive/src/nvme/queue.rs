@@ -80,7 +80,7 @@ impl Pair {
     }
 
     /// Adds a command, which the controller sees behind [`Pair::ring`].
-    #[inline] // On the path of every command.
+    #[inline(always)] // On the path of every command.
     pub(super) fn submit<M: Memory>(
         &mut self,
         memory: &M,
