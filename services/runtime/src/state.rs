@@ -38,15 +38,19 @@ pub unsafe fn run<S: Service>(state: &State<S>, registers: [u64; REGISTERS]) -> 
     // SAFETY: the caller's promise.
     let service = unsafe { &mut *state.0.get() };
     let [kind, a, b, c, d, e] = registers;
-    let is_rung = const { S::DOORBELLS.size != 0 };
-    if is_rung && kind == Kind::Doorbell as u64 {
+    if is_rung::<S>() && kind == Kind::Doorbell as u64 {
         done(&service.event(Event::Doorbell { queues: a, now: b }));
     }
-    if is_rung || kind >= Kind::Memory as u64 {
+    if is_rung::<S>() || kind >= Kind::Memory as u64 {
         // An array of its own: the others' stays in registers.
         done(&seldom(service, [kind, a, b, c, d, e]));
     }
     done(&service.event(Event::from_registers(registers)))
+}
+
+/// Says whether guests ring the service: then that is what most of its events are.
+const fn is_rung<S: Service>() -> bool {
+    S::DOORBELLS.size != 0
 }
 
 /// Handles an event of a member's life, or of the machine's device; of a service with doorbells any other. It takes no registers from the way of
@@ -60,7 +64,8 @@ fn seldom<S: Service>(service: &mut S, registers: [u64; REGISTERS]) -> Answer {
         Some(Kind::Memory) => remember(registers),
         Some(Kind::Device) => show(service, registers),
         Some(Kind::Interrupt) => service.interrupt(registers[1]),
-        _ => service.event(Event::from_registers(registers)),
+        _ if is_rung::<S>() => service.event(Event::from_registers(registers)),
+        _ => service.event(Event::Unknown),
     }
 }
 
