@@ -149,6 +149,8 @@ pub fn report(function: &Driven) {
 }
 
 /// Reports it of all bridges that are watched: an interrupt that nobody has connected starts none.
+#[cold]
+#[inline(never)] // The registers that it needs are not saved for interrupts of services.
 pub fn report_all() {
     let bridges = WATCHED.get().into_iter().flat_map(|bridges| bridges.iter());
     bridges.for_each(|bridge| bridge.faults(&mut |fault| line::report(format_args!("{fault}"))));

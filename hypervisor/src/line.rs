@@ -277,6 +277,7 @@ fn take_plain() -> Option<u8> {
 }
 
 /// Hands on what has arrived: typed text for the first VM, or frames.
+#[inline(never)] // Long. The registers that it needs are not saved for other interrupts.
 pub fn receive(receiver: &impl Receiver) {
     if !framed() {
         while let Some(byte) = take_plain() {

@@ -106,7 +106,6 @@ impl Balloons {
                     continue;
                 }
                 self.ring.complete(memory, cursor.finish(), 0)?;
-                self.ring.show(memory)?;
             }
             interrupt |= self.ring.publish(memory)?;
             if left == 0 || !self.ring.arm(memory)? {

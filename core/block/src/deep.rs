@@ -4,7 +4,6 @@
 //! The drive may do them in any order. They are completed in the order in which they were offered: so what is available and not used is done
 //! again by whoever takes up the queue, and nothing else.
 
-use heapless::Deque;
 use turnstile_virtio::device::{self, Token};
 use turnstile_virtio::ring::{Layout, Options};
 use turnstile_virtio::rings::Rings;
@@ -107,6 +106,41 @@ impl<const N: usize, const S: usize> Slots<N, S> {
     }
 }
 
+/// Tags of requests that have begun, the first ones first.
+#[derive(Debug)]
+struct Order<const S: usize> {
+    tags: [u16; S],
+    first: usize,
+    count: usize,
+}
+
+impl<const S: usize> Order<S> {
+    const fn new() -> Self {
+        Self { tags: [0; S], first: 0, count: 0 }
+    }
+
+    /// The tag behind so many.
+    #[inline] // On the path of every request.
+    fn get(&self, at: usize) -> Option<u16> {
+        if at < self.count { self.tags.get((self.first + at) % S).copied() } else { None }
+    }
+
+    /// Adds the last one. There is room for all slots.
+    #[inline] // As above.
+    fn push(&mut self, tag: u16) {
+        if let Some(place) = self.tags.get_mut((self.first + self.count) % S) {
+            *place = tag;
+            self.count += 1;
+        }
+    }
+
+    /// Removes the first one, which there is.
+    #[inline] // As above.
+    const fn pop(&mut self) {
+        (self.first, self.count) = ((self.first + 1) % S, self.count.saturating_sub(1));
+    }
+}
+
 /// How far a queue has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -122,8 +156,7 @@ enum Step {
 #[derive(Debug)]
 pub struct Queue<const S: usize, R = Layout> {
     ring: device::Queue<R>,
-    /// Requests that have begun, the first ones first.
-    order: Deque<u16, S>,
+    order: Order<S>,
     /// An interrupt that an earlier life may owe.
     owed: bool,
 }
@@ -131,7 +164,7 @@ pub struct Queue<const S: usize, R = Layout> {
 impl<const S: usize, R: Copy> Queue<S, R> {
     /// Takes over a queue that the driver has enabled. Requests with more than `longest` buffers are refused.
     pub const fn new(rings: R, options: Options, longest: u32) -> Self {
-        Self { ring: device::Queue::new(rings, options, longest), order: Deque::new(), owed: false }
+        Self { ring: device::Queue::new(rings, options, longest), order: Order::new(), owed: false }
     }
 
     /// Takes up a queue that an earlier life of the device has left. It must be served at once.
@@ -141,7 +174,7 @@ impl<const S: usize, R: Copy> Queue<S, R> {
         R: Rings<M>,
     {
         let ring = device::Queue::resume(memory, rings, options, longest)?;
-        Ok(Self { ring, order: Deque::new(), owed: true })
+        Ok(Self { ring, order: Order::new(), owed: true })
     }
 
     /// Begins with what the driver has asked for, and completes what the drive has done, for as long as the budget lasts. After a fault the device
@@ -168,7 +201,7 @@ impl<const S: usize, R: Copy> Queue<S, R> {
         };
         let rest = match step {
             Step::Spent => Rest::Spent,
-            Step::Taken if self.order.is_empty() => Rest::Idle,
+            Step::Taken if self.order.count == 0 => Rest::Idle,
             Step::Taken | Step::Full => Rest::Busy,
         };
         Ok(Served { interrupt, rest })
@@ -222,8 +255,7 @@ impl<const S: usize, R: Copy> Queue<S, R> {
             budget.spend(u64::from(Budget::REQUEST) + Budget::BUFFER as u64 * slot.request.buffers() as u64);
             (slot.token, slot.done) = (Some(chain.finish()), None);
             slots.held |= 1 << tag;
-            // There is room for all slots.
-            let _ = self.order.push_back(tag);
+            self.order.push(tag);
         }
     }
 
@@ -236,7 +268,9 @@ impl<const S: usize, R: Copy> Queue<S, R> {
         rules: &Rules,
         budget: &mut Budget,
     ) -> Result<bool, Fault> {
-        for &tag in &self.order {
+        let mut at = 0;
+        while let Some(tag) = self.order.get(at) {
+            at += 1;
             if slots.waiting & 1 << tag != 0 {
                 continue;
             }
@@ -265,17 +299,16 @@ impl<const S: usize, R: Copy> Queue<S, R> {
         R: Rings<M>,
     {
         let mut any = false;
-        while let Some(&tag) = self.order.front()
+        while let Some(tag) = self.order.get(0)
             && let Some(slot) = slots.slots.get_mut(usize::from(tag))
             && let Some(written) = slot.done
         {
             if let Some(token) = slot.token.take() {
                 self.ring.complete(memory, token, written)?;
-                self.ring.show(memory)?;
             }
             (slot.done, slot.stage) = (None, Stage::Empty);
             slots.held &= !(1 << tag);
-            self.order.pop_front();
+            self.order.pop();
             any = true;
         }
         Ok(any)

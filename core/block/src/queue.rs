@@ -107,9 +107,8 @@ impl<const N: usize, R: Copy> Queue<N, R> {
             };
             match self.request.run(memory, disk, rules, budget)? {
                 Progress::Done(written) => {
+                    // The driver sees it at once. A request that is done is done once: an earlier one is never done again behind a later one.
                     self.ring.complete(memory, token, written)?;
-                    // A request that is done is done once: an earlier one is never done again behind a later one.
-                    self.ring.show(memory)?;
                 }
                 progress => {
                     self.token = Some(token);

@@ -97,7 +97,6 @@ impl Ports {
                 self.hear(ConsoleControl::from_bytes(&bytes));
             }
             queue.complete(memory, cursor.finish(), 0)?;
-            queue.show(memory)?;
         }
         Ok(Turn { interrupt: queue.publish(memory)?, again: true })
     }
@@ -173,7 +172,6 @@ impl Ports {
             }
             let written = cursor.written();
             queue.complete(memory, cursor.finish(), written)?;
-            queue.show(memory)?;
             self.said(message);
         }
         queue.publish(memory)

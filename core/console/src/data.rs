@@ -82,7 +82,6 @@ impl Output {
                 }
                 self.passed = 0;
                 queue.complete(memory, cursor.finish(), 0)?;
-                queue.show(memory)?;
             }
             interrupt |= queue.publish(memory)?;
             let is_full = sink.room() == 0;
@@ -112,7 +111,6 @@ pub fn input<M: Memory>(
             return Ok((done, queue.publish(memory)?));
         }
         // There was no room in it: the next one.
-        queue.show(memory)?;
     }
     Ok((0, queue.publish(memory)?))
 }

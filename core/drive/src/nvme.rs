@@ -45,8 +45,8 @@ pub struct Nvme {
 }
 
 impl Nvme {
-    fn geometry(&self) -> Result<Geometry, Refusal> {
-        self.geometry.ok_or(Refusal::Unsupported)
+    fn geometry(&self) -> Result<&Geometry, Refusal> {
+        self.geometry.as_ref().ok_or(Refusal::Unsupported)
     }
 
     /// There is a controller.
@@ -63,6 +63,7 @@ impl Nvme {
     }
 
     /// Gives the controller a command whose tag is free.
+    #[inline(always)] // On the path of every command.
     fn submit<B: Bus>(&mut self, bus: &B, tag: u16, command: Command) -> Result<(), Refusal> {
         self.io.submit(bus.memory(), tag, command)?;
         self.tags.take(tag);
@@ -85,8 +86,8 @@ impl Nvme {
 
 /// The blocks that sectors are, which were checked.
 fn blocks(geometry: &Geometry, sector: u64, sectors: u32) -> Blocks {
-    let of_block = geometry.sectors_of_block();
-    Blocks { first: sector / u64::from(of_block), count: sectors / of_block }
+    let shift = geometry.sectors_of_block().trailing_zeros();
+    Blocks { first: sector >> shift, count: sectors >> shift }
 }
 
 /// Says whether the function is one of NVM Express.
@@ -138,7 +139,7 @@ impl Drive for Nvme {
     ) -> Result<(), Refusal> {
         let geometry = self.geometry()?;
         self.tags.check(tag, geometry.depth)?;
-        let (blocks, pages) = self.bytes(bus, tag, &geometry, (sector, address, length))?;
+        let (blocks, pages) = self.bytes(bus, tag, geometry, (sector, address, length))?;
         self.submit(bus, tag, Command::read(self.start.namespace().number, blocks, pages))
     }
 
@@ -155,7 +156,7 @@ impl Drive for Nvme {
         if !geometry.writable {
             return Err(Refusal::Unsupported);
         }
-        let (blocks, pages) = self.bytes(bus, tag, &geometry, (sector, address, length))?;
+        let (blocks, pages) = self.bytes(bus, tag, geometry, (sector, address, length))?;
         self.submit(bus, tag, Command::write(self.start.namespace().number, blocks, pages))
     }
 
@@ -171,7 +172,7 @@ impl Drive for Nvme {
         self.tags.check(tag, geometry.depth)?;
         let length = geometry.check_segments(direction, sector, segments)?;
         let pages = Pages::new(bus.memory(), segments, self.list(tag))?;
-        let (namespace, blocks) = (self.start.namespace().number, blocks(&geometry, sector, length / SECTOR));
+        let (namespace, blocks) = (self.start.namespace().number, blocks(geometry, sector, length / SECTOR));
         let command = match direction {
             Direction::Read => Command::read(namespace, blocks, pages),
             Direction::Write => Command::write(namespace, blocks, pages),
@@ -192,7 +193,7 @@ impl Drive for Nvme {
         let geometry = self.geometry()?;
         self.tags.check(tag, geometry.depth)?;
         geometry.check_most(sector, sectors, geometry.most_discarded)?;
-        let (at, range) = (self.list(tag), blocks(&geometry, sector, sectors).to_range());
+        let (at, range) = (self.list(tag), blocks(geometry, sector, sectors).to_range());
         bus.memory().write(at, &range)?;
         self.submit(bus, tag, Command::discard(self.start.namespace().number, Pages::one(at)))
     }
@@ -210,7 +211,7 @@ impl Drive for Nvme {
         geometry.check_most(sector, sectors, geometry.most_zeroed)?;
         let namespace = self.start.namespace();
         let deallocate = may_discard && namespace.discards_to_zero;
-        let command = Command::zero(namespace.number, blocks(&geometry, sector, sectors), deallocate);
+        let command = Command::zero(namespace.number, blocks(geometry, sector, sectors), deallocate);
         self.submit(bus, tag, command)
     }
 

@@ -22,7 +22,8 @@ impl Tags {
             Some(bit) if self.0 & bit == 0 => {}
             _ => return Err(Refusal::Tag),
         }
-        match self.0.count_ones() < depth as u32 {
+        // Most disks have room for all. Then there is room for who has one that is free, and nothing is counted.
+        match depth >= TAGS || self.0.count_ones() < depth as u32 {
             true => Ok(()),
             false => Err(Refusal::Full),
         }
@@ -63,14 +64,16 @@ impl Geometry {
     }
 
     /// Checks the bytes of a command on the disk.
+    #[inline] // As below.
     pub(crate) fn check_length(&self, sector: u64, length: u32) -> Result<(), Refusal> {
-        if length > self.most_bytes || !length.is_multiple_of(self.block) {
+        if length > self.most_bytes || length & (self.block - 1) != 0 {
             return Err(Refusal::Range);
         }
         self.check_sectors(sector, length / SECTOR)
     }
 
     /// Checks a command whose bytes are in these segments; returns how many there are.
+    #[inline] // On the path of every command.
     pub(crate) fn check_segments(
         &self,
         direction: Direction,
@@ -80,20 +83,27 @@ impl Geometry {
         if direction == Direction::Write && !self.writable {
             return Err(Refusal::Unsupported);
         }
-        if segments.len() > MOST_SEGMENTS || segments.iter().any(|segment| segment.length == 0) {
+        if segments.len() > MOST_SEGMENTS {
             return Err(Refusal::Memory);
         }
-        let add = |sum: u32, segment: &Segment| sum.checked_add(segment.length);
-        let length = segments.iter().try_fold(0, add).ok_or(Refusal::Range)?;
+        // The sum of a few words of 32 bits.
+        let mut all = 0;
+        for segment in segments {
+            if segment.length == 0 {
+                return Err(Refusal::Memory);
+            }
+            all += u64::from(segment.length);
+        }
+        let length = u32::try_from(all).map_err(|_| Refusal::Range)?;
         self.check_length(sector, length)?;
         Ok(length)
     }
 
     /// Checks the sectors of a command: whole blocks of the disk, and not none.
+    #[inline] // On the path of every command.
     pub(crate) fn check_sectors(&self, sector: u64, sectors: u32) -> Result<(), Refusal> {
-        let block = u64::from(self.sectors_of_block());
         let end = sector.checked_add(sectors.into()).filter(|&end| end <= self.sectors);
-        let is_whole = sector.is_multiple_of(block) && u64::from(sectors).is_multiple_of(block);
+        let is_whole = (sector | u64::from(sectors)) & u64::from(self.sectors_of_block() - 1) == 0;
         match end.is_some() && is_whole && sectors != 0 {
             true => Ok(()),
             false => Err(Refusal::Range),
@@ -109,8 +119,34 @@ impl Geometry {
         }
     }
 
-    /// How many sectors a block has.
+    /// How many sectors a block has: a power of two.
     pub(crate) const fn sectors_of_block(&self) -> u32 {
         self.block / SECTOR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_tags_are_under_way_as_may_be() {
+        let mut tags = Tags::NEW;
+        for round in 0..100 {
+            let first = round % TAGS;
+            assert_eq!(tags.check(first, 2), Ok(()));
+            tags.take(first);
+            let second = (first + 1) % TAGS;
+            assert_eq!(
+                (tags.check(first, 2), tags.check(second, 1)),
+                (Err(Refusal::Tag), Err(Refusal::Full))
+            );
+            tags.take(second);
+            assert_eq!(tags.check((first + 2) % TAGS, 2), Err(Refusal::Full));
+            assert!(tags.give_back(second) && tags.give_back(first) && !tags.give_back(first));
+        }
+        assert_eq!(tags.check(TAGS, 2), Err(Refusal::Tag));
+        tags.take(TAGS);
+        assert!(!tags.give_back(TAGS) && tags.check(0, 1) == Ok(()));
     }
 }

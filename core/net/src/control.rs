@@ -126,7 +126,6 @@ impl Control {
             bytes.write(memory, &[if done { OK } else { FAILED }])?;
             let written = bytes.written();
             queue.complete(memory, bytes.finish(), written)?;
-            queue.show(memory)?;
         }
         Ok((queue.publish(memory)?, true))
     }

@@ -112,6 +112,11 @@ impl<const N: usize> Frame<N> {
                 return Ok(Ok(()));
             }
         } else {
+            // Usually all headers lie together with the first bytes.
+            self.extend_near(memory)?;
+            if self.check(sender).is_some() {
+                return Ok(Ok(()));
+            }
             self.extend(memory)?;
         }
         Ok(self.check(sender).ok_or(Malformed::Offload))
@@ -151,6 +156,17 @@ impl<const N: usize> Frame<N> {
         let front = self.front.get_mut(..length).unwrap_or_default();
         let read = self.place.read(memory, self.segments.readable(), front)?;
         self.head_length = read.saturating_sub(NetworkHeader::LENGTH);
+        Ok(())
+    }
+
+    /// Reads more of the first bytes, as far as they lie together: up to [`HEAD`], once.
+    #[inline] // On the path of every segment.
+    fn extend_near<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+        let spans = self.segments.readable();
+        let rest = self.front.get_mut(NetworkHeader::LENGTH + self.head_length..).unwrap_or_default();
+        let Some(Span { address, length }) = self.place.take(spans, rest.len() as u32) else { return Ok(()) };
+        memory.read(address, rest.get_mut(..length as usize).unwrap_or_default())?;
+        self.head_length += length as usize;
         Ok(())
     }
 

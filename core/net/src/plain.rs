@@ -98,7 +98,6 @@ impl Plain {
         let rest = Span { address: address.wrapping_add(SHORT as u64), length: length - SHORT as u32 };
         from.transfer_behind(&self.front, rest, to, target)?;
         queue.complete(to, token, length)?;
-        queue.show(to)?;
         Ok(true)
     }
 }

@@ -210,13 +210,18 @@ fn begin<M: Memory>(to: &M, spans: &[Span], front: &[u8; FRONT], length: usize) 
         to.write(*address, front)?;
         return Ok(Place::behind_first(SHORT as u32));
     }
-    begin_cut(to, spans, front.get(..length).unwrap_or_default())
+    begin_any(to, spans, front.get(..length).unwrap_or_default())
 }
 
 /// The same, however many they are and wherever they go.
-#[cold]
-#[inline(never)]
-fn begin_cut<M: Memory>(to: &M, spans: &[Span], front: &[u8]) -> Result<Place, Violation> {
+#[inline(never)] // Long. Those of a segment are more, and usually lie together, too.
+fn begin_any<M: Memory>(to: &M, spans: &[Span], front: &[u8]) -> Result<Place, Violation> {
+    if let [Span { address, length: room }, ..] = spans
+        && *room as usize > front.len()
+    {
+        to.write(*address, front)?;
+        return Ok(Place::behind_first(front.len() as u32));
+    }
     let mut place = Place::START;
     place.write(to, spans, front)?;
     Ok(place)

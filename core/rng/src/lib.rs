@@ -49,7 +49,6 @@ pub fn serve<M: Memory, S: Source>(
             cursor.write(memory, bytes)?;
             let written = cursor.written();
             queue.complete(memory, cursor.finish(), written)?;
-            queue.show(memory)?;
         }
         interrupt |= queue.publish(memory)?;
         if left == 0 || !queue.arm(memory)? {

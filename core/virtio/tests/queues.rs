@@ -87,15 +87,14 @@ impl Test {
                         .filter(|buffer| buffer.writable)
                         .map(|buffer| buffer.length)
                         .sum();
-                    self.model.completed.push_back((chain.id, room / 2));
+                    self.model.used.push_back((chain.id, room / 2));
+                    self.model.completed += 1;
                     self.device.complete(&self.ram, self.tokens.remove(which), room / 2).unwrap();
                 }
             }
             Step::DevicePublish => {
-                let (old, new) = (self.model.used_count, self.model.completed.len() as u64);
+                let (old, new) = (self.model.used_count, std::mem::take(&mut self.model.completed));
                 self.model.used_count += new;
-                let all = self.model.completed.drain(..);
-                self.model.used.extend(all);
                 assert_eq!(self.device.publish(&self.ram), Ok(self.model.of_driver.hears(old, old + new)));
             }
             Step::Take => {

@@ -121,6 +121,10 @@ pub struct Lent<H: Machine, D> {
     turn: Share,
     /// How many tags each member has.
     room: u16,
+    /// The controller may have fewer commands at once than the members have tags.
+    is_scarce: bool,
+    /// How many commands of members the controller has not done.
+    under_way: u16,
     /// Where blocks of the partition table come to, for the controller: no guest's bytes ever do.
     table: u64,
     /// Where the stages are.
@@ -152,6 +156,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         wrong: [None; MEMBERS],
         turn: Share::NONE,
         room: 1,
+        is_scarce: false,
+        under_way: 0,
         table: 0,
         stages: 0,
         stage_bytes: PIECE,
@@ -165,7 +171,7 @@ impl<H: Machine, D: Drive> Lent<H, D> {
 
     /// Begins with the controller, or begins anew. [`Lent::advance`] is next.
     pub fn begin(&mut self, machine: &'static H, drives: Drives) -> Result<(), Trouble> {
-        (self.machine, self.drives, self.reader) = (Some(machine), drives, None);
+        (self.machine, self.drives, self.reader, self.under_way) = (Some(machine), drives, None, 0);
         let (first, size) = machine.range();
         let at = first.next_multiple_of(PAGE);
         self.table = (at + D::BYTES).next_multiple_of(PAGE);
@@ -216,9 +222,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
     }
 
     /// Says whether the controller may have fewer commands at once than the members have tags.
-    pub fn is_scarce(&self) -> bool {
-        let tags = self.room as usize * self.drives.0.iter().flatten().count();
-        self.geometry.is_some_and(|geometry| usize::from(geometry.depth) < tags)
+    pub const fn is_scarce(&self) -> bool {
+        self.is_scarce
     }
 
     /// The controller is not used any more, unless it begins anew. If it was told of a guest's memory, it may reach that until it
@@ -228,7 +233,7 @@ impl<H: Machine, D: Drive> Lent<H, D> {
             self.drive.stop(machine.bus());
         }
         self.phase = if self.reaches_guest { Phase::Ending } else { Phase::Absent };
-        self.ending_since = None;
+        (self.ending_since, self.under_way) = (None, 0);
     }
 
     /// Says whether it ends, and may still reach a guest's memory.
@@ -311,6 +316,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
     fn found(&mut self, geometry: Geometry, now: u64) -> Result<(), Trouble> {
         self.stage_bytes = PIECE.min(geometry.most_bytes.into());
         self.geometry = Some(geometry);
+        let tags = usize::from(self.room) * self.drives.0.iter().flatten().count();
+        self.is_scarce = usize::from(geometry.depth) < tags;
         (self.wrong, self.reading, self.phase) = ([None; MEMBERS], 0, Phase::Table);
         self.ask(now)
     }
@@ -392,17 +399,32 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         let Some(machine) = self.machine.filter(|_| self.is_ready()) else { return Ok(None) };
         let finished = self.drive.finished(machine.bus())?;
         Ok(finished.map(|(tag, result)| {
+            self.under_way = self.under_way.saturating_sub(1);
             // The first member, usually the only one, costs no division.
             let member = if tag < self.room { 0 } else { tag / self.room.max(1) };
             Done { member: member.into(), tag: tag - member * self.room, result: result.map_err(failure) }
         }))
     }
 
+    /// Says whether the controller has something to do for a member, or for one that is gone.
+    #[inline(always)] // A load.
+    pub const fn is_waiting(&self) -> bool {
+        self.under_way != 0
+    }
+
     /// Tells the controller of its commands, and asks for an interrupt if it has something to do. True if something is done already.
-    pub fn settle(&mut self, is_waiting: bool) -> Result<bool, Trouble> {
+    pub fn settle(&mut self) -> Result<bool, Trouble> {
         let Some(machine) = self.machine.filter(|_| self.is_ready()) else { return Ok(false) };
         self.drive.ring(machine.bus())?;
-        Ok(is_waiting && self.drive.arm(machine.bus())?)
+        Ok(self.is_waiting() && self.drive.arm(machine.bus())?)
+    }
+
+    /// Tells the controller of its commands alone.
+    pub fn ring(&mut self) -> Result<(), Trouble> {
+        match self.machine.filter(|_| self.is_ready()) {
+            Some(machine) => Ok(self.drive.ring(machine.bus())?),
+            None => Ok(()),
+        }
     }
 
     /// The controller has interrupted.

@@ -309,8 +309,8 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
                 return;
             }
             // It may not know of them yet.
-            let settled = self.lent.settle(false);
-            match settled.and_then(|_| self.go_on(machine, now)) {
+            let rung = self.lent.ring();
+            match rung.and_then(|()| self.go_on(machine, now)) {
                 Ok(members) => self.look(machine, members),
                 Err(trouble) => self.trouble(machine, trouble),
             }
@@ -349,12 +349,10 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         }
     }
 
-    /// Says whether the controller has something to do for a member, or for one that is gone, and whether a member has more to do.
-    #[inline(always)] // Two loads for each member.
-    fn members(&self) -> (bool, bool) {
-        self.functions.iter().take(self.count).fold((false, false), |(is_waiting, is_due), function| {
-            (is_waiting | function.model.is_waiting(), is_due | function.is_due())
-        })
+    /// Says whether a member has more to do.
+    #[inline(always)] // A load for each member.
+    fn is_due(&self) -> bool {
+        self.functions.iter().take(self.count).any(Virtio::is_due)
     }
 
     /// Goes on with the beginning of the controller, or takes what it has done. Returns the members that have more to do then, perhaps.
@@ -379,6 +377,9 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
                 function.model.done(tag, result);
                 *since = None;
                 members |= 1 << member;
+            }
+            if !self.lent.is_waiting() {
+                break;
             }
         }
         if members != 0 {
@@ -425,9 +426,8 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
     #[inline(always)] // The way of each notification.
     fn settle(&mut self, machine: &'static H, answer: Answer) -> Answer {
         for _ in 0..TURNS {
-            let (is_waiting, is_due) = self.members();
-            match self.lent.settle(is_waiting) {
-                Ok(false) => return self.watched(machine, (is_waiting, is_due), answer),
+            match self.lent.settle() {
+                Ok(false) => return self.watched(machine, answer),
                 Ok(true) => match self.go_on(machine, machine.time()) {
                     Ok(members) => self.look(machine, members),
                     Err(trouble) => self.trouble(machine, trouble),
@@ -441,15 +441,15 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
 
     /// Has another event come if there is more to do, or sets the alarm, if it is not set.
     #[inline(always)] // Seldom more than some comparisons.
-    fn watched(&mut self, machine: &'static H, (is_waiting, is_due): (bool, bool), answer: Answer) -> Answer {
+    fn watched(&mut self, machine: &'static H, answer: Answer) -> Answer {
         if self.is_soon {
             return answer;
         }
-        if is_due {
+        if self.is_due() {
             self.is_soon = true;
             return Answer { lines: AGAIN, ..answer };
         }
-        if !self.is_watched && (is_waiting || self.lent.is_starting()) {
+        if !self.is_watched && (self.lent.is_waiting() || self.lent.is_starting()) {
             machine.alarm(machine.time() + if self.is_polled() { SOON } else { WATCH });
             self.is_watched = true;
         }

@@ -20,7 +20,7 @@ enum Size {
 
 /// Makes the two functions that load and store bytes, each by one instruction.
 macro_rules! moves {
-    ($($size:ident: $arm:literal $register:literal, $name:literal $modifier:literal, $load:literal $store:literal;)*) => {
+    ($($size:ident: $arm:literal $register:literal $bytes:literal, $name:literal $modifier:literal, $load:literal $store:literal;)*) => {
         /// Loads bytes, the first into the lowest of the value.
         ///
         /// # Safety
@@ -47,6 +47,32 @@ macro_rules! moves {
                 );
             },)* }
             value
+        }
+
+        /// Copies bytes of a size, and goes on behind them.
+        ///
+        /// # Safety
+        /// They are mapped, and those that are stored writable.
+        #[inline(always)] // Two instructions where there are such.
+        unsafe fn one(to: &mut usize, from: &mut usize, size: Size) {
+            #[cfg(target_arch = "aarch64")]
+            match size { $(Size::$size => {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    core::arch::asm!(
+                        concat!("ldr", $arm, " {value:", $register, "}, [{from}], #", $bytes),
+                        concat!("str", $arm, " {value:", $register, "}, [{to}], #", $bytes),
+                        from = inout(reg) *from, to = inout(reg) *to, value = out(reg) _,
+                        options(nostack, preserves_flags)
+                    );
+                }
+            },)* }
+            #[cfg(not(target_arch = "aarch64"))]
+            {
+                // SAFETY: the caller's promise.
+                unsafe { store(*to, load(*from, size), size) };
+                (*to, *from) = (*to + size as usize, *from + size as usize);
+            }
         }
 
         /// Stores the lowest bytes of a value.
@@ -78,25 +104,86 @@ macro_rules! moves {
 }
 
 moves! {
-    Byte: "b" "w", "movzx {value:e}, byte ptr" ":l", "lbz" "stb";
-    Pair: "h" "w", "movzx {value:e}, word ptr" ":x", "lhz" "sth";
-    Half: "" "w", "mov {value:e}, dword ptr" ":e", "lwz" "stw";
-    Word: "" "x", "mov {value:r}, qword ptr" ":r", "ld" "std";
+    Byte: "b" "w" 1, "movzx {value:e}, byte ptr" ":l", "lbz" "stb";
+    Pair: "h" "w" 2, "movzx {value:e}, word ptr" ":x", "lhz" "sth";
+    Half: "" "w" 4, "mov {value:e}, dword ptr" ":e", "lwz" "stw";
+    Word: "" "x" 8, "mov {value:r}, qword ptr" ":r", "ld" "std";
 }
 
-/// Calls a function with the place and the size of each piece of so many bytes, fewer than a block: words, and what is left.
+/// Loads two words, the first bytes into the lowest of the first.
+///
+/// # Safety
+/// They are mapped.
+#[inline(always)] // One instruction, or two.
+unsafe fn load_two(at: usize) -> [u64; 2] {
+    let (first, second): (u64, u64);
+    // SAFETY: as for one.
+    unsafe {
+        #[cfg(target_arch = "aarch64")]
+        core::arch::asm!(
+            "ldp {first}, {second}, [{at}]",
+            first = out(reg) first, second = out(reg) second, at = in(reg) at, options(nostack, preserves_flags)
+        );
+        #[cfg(target_arch = "x86_64")]
+        core::arch::asm!(
+            "mov {first}, [{at}]",
+            "mov {second}, [{at} + 8]",
+            first = out(reg) first, second = lateout(reg) second, at = in(reg) at,
+            options(nostack, preserves_flags)
+        );
+        #[cfg(target_arch = "powerpc64")]
+        core::arch::asm!(
+            "ld {first}, 0({at})",
+            "ld {second}, 8({at})",
+            first = out(reg) first, second = lateout(reg) second, at = in(reg_nonzero) at,
+            options(nostack, preserves_flags)
+        );
+    }
+    [first, second]
+}
+
+/// Stores two words.
+///
+/// # Safety
+/// They are mapped, and writable.
+#[inline(always)] // As above.
+unsafe fn store_two(at: usize, [first, second]: [u64; 2]) {
+    // SAFETY: as for one.
+    unsafe {
+        #[cfg(target_arch = "aarch64")]
+        core::arch::asm!(
+            "stp {first}, {second}, [{at}]",
+            first = in(reg) first, second = in(reg) second, at = in(reg) at, options(nostack, preserves_flags)
+        );
+        #[cfg(target_arch = "x86_64")]
+        core::arch::asm!(
+            "mov [{at}], {first}",
+            "mov [{at} + 8], {second}",
+            first = in(reg) first, second = in(reg) second, at = in(reg) at, options(nostack, preserves_flags)
+        );
+        #[cfg(target_arch = "powerpc64")]
+        core::arch::asm!(
+            "std {first}, 0({at})",
+            "std {second}, 8({at})",
+            first = in(reg) first, second = in(reg) second, at = in(reg_nonzero) at,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// Calls a function with the place and the size of each piece of so many bytes, fewer than a block: two words, which have no size, and what is left.
 #[inline(always)] // Of known lengths, often.
-fn pieces(length: usize, mut each: impl FnMut(usize, Size)) {
+fn pieces(length: usize, mut each: impl FnMut(usize, Option<Size>)) {
     let mut at = 0;
-    for words in [4, 2, 1] {
+    for words in [4, 2] {
         if length & (words * WORD) != 0 {
-            (0..words).for_each(|word| each(at + word * WORD, Size::Word));
+            (0..words / 2).for_each(|pair| each(at + pair * 2 * WORD, None));
             at += words * WORD;
         }
     }
-    for size in [Size::Half, Size::Pair, Size::Byte] {
+    for size in [Size::Word, Size::Half, Size::Pair, Size::Byte] {
         if length & size as usize != 0 {
-            each(at, size);
+            each(at, Some(size));
             at += size as usize;
         }
     }
@@ -110,9 +197,15 @@ fn pieces(length: usize, mut each: impl FnMut(usize, Size)) {
 pub(crate) unsafe fn read_few(bytes: &mut [u8], from: usize) {
     pieces(bytes.len(), |at, size| {
         // SAFETY: the caller's promise.
-        let value = unsafe { load(from + at, size) }.to_le_bytes();
+        let (words, length) = unsafe {
+            match size {
+                None => (load_two(from + at), 2 * WORD),
+                Some(size) => ([load(from + at, size), 0], size as usize),
+            }
+        };
+        let words = words.map(u64::to_le_bytes);
         if let (Some(place), Some(value)) =
-            (bytes.get_mut(at..at + size as usize), value.get(..size as usize))
+            (bytes.get_mut(at..at + length), words.as_flattened().get(..length))
         {
             place.copy_from_slice(value);
         }
@@ -125,15 +218,21 @@ pub(crate) unsafe fn read_few(bytes: &mut [u8], from: usize) {
 /// All of them are mapped, and writable.
 #[inline(always)] // Of known lengths, often.
 pub(crate) unsafe fn write_few(to: usize, bytes: &[u8]) {
-    pieces(bytes.len(), |at, size| {
+    let get = |at, size| {
         let mut value = [0; WORD];
-        if let (Some(place), Some(bytes)) =
-            (value.get_mut(..size as usize), bytes.get(at..at + size as usize))
-        {
+        if let (Some(place), Some(bytes)) = (value.get_mut(..size), bytes.get(at..at + size)) {
             place.copy_from_slice(bytes);
         }
+        u64::from_le_bytes(value)
+    };
+    pieces(bytes.len(), |at, size| {
         // SAFETY: the caller's promise.
-        unsafe { store(to + at, u64::from_le_bytes(value), size) };
+        unsafe {
+            match size {
+                None => store_two(to + at, [get(at, WORD), get(at + WORD, WORD)]),
+                Some(size) => store(to + at, get(at, size as usize), size),
+            }
+        }
     });
 }
 
@@ -141,10 +240,10 @@ pub(crate) unsafe fn write_few(to: usize, bytes: &[u8]) {
 ///
 /// # Safety
 /// All of both is mapped.
-#[inline(always)] // Two instructions.
+#[inline(always)] // One instruction, or two.
 pub(crate) unsafe fn read_words(from: usize) -> [u64; 2] {
     // SAFETY: the caller's promise.
-    [0, WORD].map(|at| u64::from_le(unsafe { load(from + at, Size::Word) }))
+    unsafe { load_two(from) }.map(u64::from_le)
 }
 
 /// Writes a word.
@@ -182,35 +281,37 @@ unsafe fn rest(mut to: usize, mut from: usize, length: usize) {
     unsafe {
         for words in [4, 2] {
             if length & (words * WORD) != 0 {
-                (0..words / 2).for_each(|pair| two(to + pair * 2 * WORD, from + pair * 2 * WORD));
-                (to, from) = (to + words * WORD, from + words * WORD);
+                (0..words / 2).for_each(|_| two(&mut to, &mut from));
             }
         }
         for size in [Size::Word, Size::Half, Size::Pair, Size::Byte] {
             if length & size as usize != 0 {
-                store(to, load(from, size), size);
-                (to, from) = (to + size as usize, from + size as usize);
+                one(&mut to, &mut from, size);
             }
         }
     }
 }
 
-/// Copies two words.
-#[inline(always)] // Two instructions where there are such, otherwise four.
-unsafe fn two(to: usize, from: usize) {
+/// Copies two words, and goes on behind them.
+#[inline(always)] // Two instructions where there are such.
+unsafe fn two(to: &mut usize, from: &mut usize) {
     // SAFETY: the caller's promise.
     unsafe {
         #[cfg(target_arch = "aarch64")]
         core::arch::asm!(
-            "ldp {a}, {b}, [{from}]",
-            "stp {a}, {b}, [{to}]",
-            from = in(reg) from, to = in(reg) to, a = out(reg) _, b = out(reg) _,
+            "ldp {a}, {b}, [{from}], #16",
+            "stp {a}, {b}, [{to}], #16",
+            from = inout(reg) *from, to = inout(reg) *to, a = out(reg) _, b = out(reg) _,
             options(nostack, preserves_flags)
         );
         #[cfg(not(target_arch = "aarch64"))]
         for at in [0, WORD] {
-            store(to + at, load(from + at, Size::Word), Size::Word);
+            store(*to + at, load(*from + at, Size::Word), Size::Word);
         }
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    {
+        (*to, *from) = (*to + 2 * WORD, *from + 2 * WORD);
     }
 }
 
@@ -323,6 +424,28 @@ unsafe fn blocks(to: usize, from: usize, count: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// However few they are: they are read and written, and no others are changed.
+    #[test]
+    fn a_few_bytes_are_read_and_written() {
+        let from: Vec<u8> = (1..=80).collect();
+        let source = from.as_ptr().expose_provenance();
+        for (at, length) in (0..9).flat_map(|at| (0..64).map(move |length| (at, length))) {
+            let mut bytes = vec![0xaa; length];
+            // SAFETY: both are as long.
+            unsafe { read_few(&mut bytes, source + at) };
+            assert_eq!(bytes, from[at..at + length]);
+            let mut to = [0xaa_u8; 80];
+            let target = to.as_mut_ptr().expose_provenance();
+            // SAFETY: it is longer than that.
+            unsafe { write_few(target + at, &bytes) };
+            assert_eq!(to[at..at + length], bytes);
+            assert!(to[..at].iter().chain(&to[at + length..]).all(|byte| *byte == 0xaa));
+        }
+        // SAFETY: it is longer than that.
+        let words = unsafe { read_words(source + 3) };
+        assert_eq!(words.map(u64::to_le_bytes).as_flattened(), &from[3..19]);
+    }
 
     /// However the bytes lie: they are copied, and no others are changed.
     #[test]

@@ -38,23 +38,33 @@ pub unsafe fn run<S: Service>(state: &State<S>, registers: [u64; REGISTERS]) -> 
     // SAFETY: the caller's promise.
     let service = unsafe { &mut *state.0.get() };
     let [kind, a, b, c, d, e] = registers;
-    if kind >= Kind::Memory as u64 {
+    if is_rung::<S>() && kind == Kind::Doorbell as u64 {
+        done(&service.event(Event::Doorbell { queues: a, now: b }));
+    }
+    if is_rung::<S>() || kind >= Kind::Memory as u64 {
         // An array of its own: the others' stays in registers.
-        done(&of_life(service, [kind, a, b, c, d, e]));
+        done(&seldom(service, [kind, a, b, c, d, e]));
     }
     done(&service.event(Event::from_registers(registers)))
 }
 
-/// Handles an event of a member's life, or of the machine's device. It takes no registers from the way of the others.
+/// Says whether guests ring the service: then that is what most of its events are.
+const fn is_rung<S: Service>() -> bool {
+    S::DOORBELLS.size != 0
+}
+
+/// Handles an event of a member's life, or of the machine's device; of a service with doorbells any other. It takes no registers from the way of
+/// those that are frequent.
 #[cold]
 #[inline(never)]
-fn of_life<S: Service>(service: &mut S, registers: [u64; REGISTERS]) -> Answer {
+fn seldom<S: Service>(service: &mut S, registers: [u64; REGISTERS]) -> Answer {
     match Kind::from_number(registers[0]) {
         Some(Kind::Attach) => attach(service, registers),
         Some(Kind::Detach) => detach(service, registers[1]),
         Some(Kind::Memory) => remember(registers),
         Some(Kind::Device) => show(service, registers),
         Some(Kind::Interrupt) => service.interrupt(registers[1]),
+        _ if is_rung::<S>() => service.event(Event::from_registers(registers)),
         _ => service.event(Event::Unknown),
     }
 }
@@ -119,7 +129,7 @@ mod tests {
     fn a_device_is_ready_with_what_the_configuration_says() {
         let mut service = Nothing(None);
         let mut show = |part, [a, b]: [u64; 2]| {
-            of_life(&mut service, [Kind::Device as u64, part, a, b, 0, 0]);
+            seldom(&mut service, [Kind::Device as u64, part, a, b, 0, 0]);
             service.0
         };
         assert_eq!(show(0, [0; 2]), None, "a part");

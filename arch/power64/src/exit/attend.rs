@@ -150,6 +150,7 @@ fn seldom(frame: &mut Frame, vcpu: &'static Vcpu, reasons: Reasons, monitor: &dy
 }
 
 /// The VM is paused, or a life ends.
+#[inline(never)] // The registers that it needs are not saved for services.
 fn interrupt_life(
     frame: &mut Frame,
     vcpu: &'static Vcpu,

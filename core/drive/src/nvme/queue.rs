@@ -80,6 +80,7 @@ impl Pair {
     }
 
     /// Adds a command, which the controller sees behind [`Pair::ring`].
+    #[inline(always)] // On the path of every command.
     pub(super) fn submit<M: Memory>(
         &mut self,
         memory: &M,
@@ -87,7 +88,9 @@ impl Pair {
         command: Command,
     ) -> Result<(), Outside> {
         let at = self.places.submission + command::LENGTH * u64::from(self.tail);
-        memory.write(at, &command.to_bytes(tag))?;
+        let [first, second] = command.to_bytes(tag);
+        memory.write(at, &first)?;
+        memory.write(at + command::HALF as u64, &second)?;
         self.tail = self.behind(self.tail);
         Ok(())
     }

@@ -119,7 +119,6 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     break rest;
                 }
                 queue.complete(memory, token, 0)?;
-                queue.show(memory)?;
             };
             interrupt |= queue.publish(memory)?;
             if rest != Rest::Idle || !queue.arm(memory)? {

@@ -23,6 +23,12 @@ pub struct Token {
 #[must_use = "a chain must be returned to the driver"]
 pub struct Chain {
     token: Token,
+    walk: Walk,
+}
+
+/// How far a chain was followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
     options: Options,
     /// The table that the chain is in now, and how many descriptors that has.
     table: u64,
@@ -43,9 +49,8 @@ impl Chain {
     /// Begins with a chain in a table, which is where, and has so many descriptors.
     pub(super) const fn new((table, size): (u64, u16), options: Options, longest: u32, token: Token) -> Self {
         let size = size as u32;
-        Self {
+        let walk = Walk {
             next: Some(token.head),
-            token,
             options,
             table,
             length: size,
@@ -54,7 +59,8 @@ impl Chain {
             left: longest,
             bytes: 0,
             writable: false,
-        }
+        };
+        Self { token, walk }
     }
 
     /// Returns the next buffer: first all that the device reads, then all that it writes. `None` behind the last. After an error the
@@ -62,10 +68,31 @@ impl Chain {
     #[inline(always)] // On the path of every buffer: what it keeps in mind stays in registers.
     pub fn next<M: Memory>(&mut self, memory: &M) -> Result<Option<Buffer>, Violation> {
         let mut buffer = Buffer { address: 0, length: 0, writable: false };
-        Ok(self.step(memory, &mut buffer)?.then_some(buffer))
+        Ok(self.walk.step(memory, &mut buffer)?.then_some(buffer))
     }
 
-    /// [`Self::next`] into a place of the caller's, whose parts stay in registers then. False behind the last.
+    /// Gives away what is left to follow: the chain is at its end.
+    #[inline(always)] // As above.
+    pub(super) const fn take(&mut self) -> Walk {
+        let walk = self.walk;
+        self.walk.next = None;
+        walk
+    }
+
+    /// Whether there is no further buffer.
+    #[inline(always)] // A test.
+    pub const fn is_at_end(&self) -> bool {
+        self.walk.next.is_none()
+    }
+
+    /// Ends with the chain, read to its end or not: what remains is to return it.
+    pub fn finish(self) -> Token {
+        self.token
+    }
+}
+
+impl Walk {
+    /// [`Chain::next`] into a place of the caller's, whose parts stay in registers then. False behind the last.
     #[inline(always)] // As above.
     pub(super) fn step<M: Memory>(&mut self, memory: &M, buffer: &mut Buffer) -> Result<bool, Violation> {
         let Some(index) = self.next.take() else { return Ok(false) };
@@ -140,16 +167,5 @@ impl Chain {
             self.next = Some(next);
         }
         Ok(())
-    }
-
-    /// Whether there is no further buffer.
-    #[inline(always)] // A test.
-    pub const fn is_at_end(&self) -> bool {
-        self.next.is_none()
-    }
-
-    /// Ends with the chain, read to its end or not: what remains is to return it.
-    pub fn finish(self) -> Token {
-        self.token
     }
 }

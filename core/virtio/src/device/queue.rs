@@ -41,10 +41,8 @@ pub struct Queue<R = Layout> {
     pub(super) next: u16,
     /// The driver's index, as it was last read: entries before it are there.
     pub(super) seen: u16,
-    /// The next used entry to write.
+    /// The next used entry to write, which the driver sees.
     pub(super) used: u16,
-    /// The used index that the driver sees.
-    shown: u16,
     /// The used index up to which it was decided whether the driver wants an interrupt.
     published: u16,
     /// Which life of the queue this is: tokens of an earlier one are worth nothing.
@@ -54,7 +52,7 @@ pub struct Queue<R = Layout> {
 impl<R> Queue<R> {
     /// Takes over a queue that the driver has enabled. A chain that has more than `longest` descriptors is refused.
     pub const fn new(rings: R, options: Options, longest: u32) -> Self {
-        Self { rings, options, longest, next: 0, seen: 0, used: 0, shown: 0, published: 0, generation: 0 }
+        Self { rings, options, longest, next: 0, seen: 0, used: 0, published: 0, generation: 0 }
     }
 
     /// Takes up a queue that an earlier life of the device has left at any instant: what is available and not used has not been done.
@@ -66,7 +64,7 @@ impl<R> Queue<R> {
     {
         let used = rings.load_used(memory)?;
         let new = Self::new(rings, options, longest);
-        Ok(Self { next: used, seen: used, used, shown: used, published: used, ..new })
+        Ok(Self { next: used, seen: used, used, published: used, ..new })
     }
 
     /// Begins anew after a reset of the queue or the device. Tokens of before are forgotten when they come.
@@ -173,8 +171,9 @@ impl<R> Queue<R> {
         Ok(found)
     }
 
-    /// Returns a chain to the driver, with the number of bytes that were written to it from its beginning. The driver sees it after
-    /// [`Queue::publish`]. A token of before a reset is forgotten.
+    /// Returns a chain to the driver, with the number of bytes that were written to it from its beginning, and leaves open whether it wants an
+    /// interrupt: [`Queue::publish`] must follow. The driver sees each chain at once, so a device that is killed does at most one again. A token
+    /// of before a reset is forgotten.
     #[inline(always)] // On the path of every buffer.
     pub fn complete<M: Memory>(&mut self, memory: &M, token: Token, written: u32) -> Result<(), Violation>
     where
@@ -185,26 +184,21 @@ impl<R> Queue<R> {
         }
         let entry = u64::from(token.head) | u64::from(written) << 32;
         self.rings.write_used(memory, self.used, entry)?;
-        self.used = self.used.wrapping_add(1);
-        Ok(())
+        self.show(memory, self.used.wrapping_add(1))
     }
 
-    /// Shows the driver what was completed, and leaves open whether it wants an interrupt: [`Queue::publish`] must follow. A device that
-    /// shows each chain does, if it is killed, at most one again.
-    #[inline(always)] // On the path of every buffer.
-    pub fn show<M: Memory>(&mut self, memory: &M) -> Result<(), Violation>
+    /// Shows the driver all entries before this one.
+    #[inline(always)] // As above.
+    pub(super) fn show<M: Memory>(&mut self, memory: &M, used: u16) -> Result<(), Violation>
     where
         R: Rings<M>,
     {
-        if self.shown != self.used {
-            // Release: the entries, and what was written to the buffers, are visible to whoever loads the index.
-            self.rings.store_used(memory, self.used)?;
-            self.shown = self.used;
-        }
-        Ok(())
+        self.used = used;
+        // Release: the entries, and what was written to the buffers, are visible to whoever loads the index.
+        Ok(self.rings.store_used(memory, used)?)
     }
 
-    /// Shows the driver what was completed. Returns whether it wants an interrupt for it.
+    /// Says whether the driver wants an interrupt for what was completed since this was asked last.
     #[inline(always)] // On the path of every batch.
     pub fn publish<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
     where
@@ -214,7 +208,6 @@ impl<R> Queue<R> {
         if old == new {
             return Ok(false);
         }
-        self.show(memory)?;
         self.published = new;
         // The index must be visible before the driver's wish is read: the driver writes its wish, fences, and reads the index. So
         // one of the two sees what the other one wrote, and no interrupt is lost.

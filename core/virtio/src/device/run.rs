@@ -108,7 +108,7 @@ impl<'a, R: Copy> Run<'a, R> {
             rings.write_used(memory, index, entry.0)?;
             index = index.wrapping_add(1);
         }
-        (queue.next, queue.seen, queue.used) = (next, seen, index);
-        queue.show(memory)
+        (queue.next, queue.seen) = (next, seen);
+        queue.show(memory, index)
     }
 }

@@ -49,23 +49,26 @@ impl<const N: usize> Segments<N> {
     pub fn gather<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
         let mut buffer = Buffer { address: 0, length: 0, writable: false };
         (self.readable, self.count) = (0, 0);
+        // What changes with each buffer stays in registers.
+        let (mut walk, mut readable, mut count) = (chain.take(), 0, 0);
         let (mut readable_bytes, mut writable_bytes) = (0, 0);
         loop {
             if buffer.length != 0 {
-                let slot = self.spans.get_mut(self.count).ok_or(Violation::Long)?;
+                let slot = self.spans.get_mut(count).ok_or(Violation::Long)?;
                 *slot = Span { address: buffer.address, length: buffer.length };
-                self.count += 1;
+                count += 1;
                 if buffer.writable {
                     writable_bytes += u64::from(buffer.length);
                 } else {
                     readable_bytes += u64::from(buffer.length);
-                    self.readable = self.count;
+                    readable = count;
                 }
             }
-            if !chain.step(memory, &mut buffer)? {
+            if !walk.step(memory, &mut buffer)? {
                 break;
             }
         }
+        (self.readable, self.count) = (readable, count);
         (self.readable_bytes, self.writable_bytes) = (readable_bytes, writable_bytes);
         Ok(())
     }

@@ -36,7 +36,8 @@ pub struct Model {
     pub added: VecDeque<Chain>,
     pub available: VecDeque<Chain>,
     pub with_device: Vec<Chain>,
-    pub completed: VecDeque<(u16, u32)>,
+    /// How many were completed since the device has asked whether the driver wants an interrupt.
+    pub completed: u64,
     pub used: VecDeque<(u16, u32)>,
     /// How many chains came so far, for each side.
     pub available_count: u64,
@@ -51,12 +52,12 @@ pub struct Model {
 impl Model {
     pub fn new(options: Options) -> Self {
         let wish = if options.event_idx { Wish::Entry(0) } else { Wish::All(true) };
-        let (added, available, completed) = Default::default();
+        let (added, available) = Default::default();
         Self {
             added,
             available,
             with_device: Vec::new(),
-            completed,
+            completed: 0,
             used: VecDeque::new(),
             available_count: 0,
             popped_count: 0,

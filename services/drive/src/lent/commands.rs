@@ -61,7 +61,9 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
                 self.drive.zero(bus, tag, sector(at), sectors(length)?, may_discard)
             }
         };
-        result.map(|()| false).map_err(refused)
+        result.map_err(refused)?;
+        self.under_way += 1;
+        Ok(false)
     }
 
     #[inline] // On the path of every request.
@@ -80,7 +82,7 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
         let sector = part.first + wanted.at / SECTOR;
         match self.drive.scatter(machine.bus(), first + tag, direction, sector, &segments) {
             Ok(()) => {
-                self.reaches_guest = true;
+                (self.reaches_guest, self.under_way) = (true, self.under_way + 1);
                 Ok(Some(length.into()))
             }
             // Not as they lie.
