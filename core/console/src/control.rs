@@ -100,6 +100,22 @@ const fn unpack(word: u64) -> [u16; 4] {
     [word as u16, (word >> 16) as u16, (word >> 32) as u16, (word >> 48) as u16]
 }
 
+impl State {
+    /// Nothing was said.
+    pub const NONE: Self = Self {
+        ready: false,
+        port_ready: 0,
+        opened: 0,
+        add: 0,
+        remove: 0,
+        console: 0,
+        name: 0,
+        close: 0,
+        open: 0,
+        resize: 0,
+    };
+}
+
 /// The ports of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
@@ -120,8 +136,7 @@ impl Ports {
         let [close, open, resize, _] = unpack(second);
         let [port_ready, opened, is_open, ready] = unpack(third);
         let ready = ready != 0;
-        let state =
-            State { ready, port_ready, opened, add, remove, console, name, close, open, resize };
+        let state = State { ready, port_ready, opened, add, remove, console, name, close, open, resize };
         let mut ports = ports;
         for (number, port) in ports.iter_mut().enumerate() {
             port.iter_mut().for_each(|port| port.is_open = is_open >> number & 1 != 0);

@@ -12,7 +12,8 @@ use turnstile_virtio::ring::Options;
 
 const OPTIONS: Options = Options { indirect: true, event_idx: true };
 const CONSOLE: Port = Port { is_console: true, name: Name::new(b""), size: (80, 25), is_open: true };
-const STREAM: Port = Port { is_console: false, name: Name::new(b"org.example.0"), size: (0, 0), is_open: false };
+const STREAM: Port =
+    Port { is_console: false, name: Name::new(b"org.example.0"), size: (0, 0), is_open: false };
 
 fn ports() -> Ports {
     let mut ports = [None; PORTS];

@@ -402,7 +402,10 @@ mod tests {
             assert_eq!(Sent::from_word(sent.word()), sent);
             assert_ne!(sent.word(), REFUSED);
         }
-        assert_eq!(Sent { room: 1 << 20, ..Sent::default() }.word(), Sent { room: Sent::MOST, ..Sent::default() }.word());
+        assert_eq!(
+            Sent { room: 1 << 20, ..Sent::default() }.word(),
+            Sent { room: Sent::MOST, ..Sent::default() }.word()
+        );
         assert!(!Sent::from_word(REFUSED).is_open);
         assert_eq!(split_port_count(port_count(PORTS, CHARACTERS)), (PORTS, CHARACTERS));
     }

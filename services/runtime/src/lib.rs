@@ -41,7 +41,8 @@ pub use service::{Attach, Service};
 pub use storage::Storage;
 pub use turnstile_service::abi::{
     AGAIN, Answer, BARS, CONFIGURATION, LATER, LATER_EVENTS, MEMBER_QUEUES, MEMBERS, MMIO, PORT_NAME_WORDS,
-    PORTS, ROOM, Sent, UNDRIVEN, member_device, message_word, split_device, split_message, split_size, terminal_size,
+    PORTS, ROOM, Sent, UNDRIVEN, member_device, message_word, split_device, split_message, split_size,
+    terminal_size,
 };
 pub use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
 pub use turnstile_service::{drive, port};
