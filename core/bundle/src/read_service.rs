@@ -48,6 +48,7 @@ pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<Servi
             (None, false) => None,
             (card, trusted) => Some(Uplink { card: number(card)?, trusted }),
         },
-        ports: ports.map_or(Ok(""), |ports| text(ports).filter(|ports| !ports.is_empty()).ok_or(MALFORMED))?,
+        ports: ports
+            .map_or(Ok(""), |ports| text(ports).filter(|ports| !ports.is_empty()).ok_or(MALFORMED))?,
     })
 }

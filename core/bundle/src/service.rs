@@ -12,9 +12,7 @@ use crate::error::BundleError;
 use crate::machine::Machine;
 use crate::service_error::{ServiceError, ServiceLabel};
 use crate::spec::{Mapping, VmSpec};
-use crate::{
-    MAX_FUNCTIONS, MAX_MEMBERS, MAX_NAMED_PORTS, MAX_PHYSICAL_CPUS, MAX_PORT_NAME, MAX_SERVICES,
-};
+use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_NAMED_PORTS, MAX_PHYSICAL_CPUS, MAX_PORT_NAME, MAX_SERVICES};
 
 choices! {
     /// Which device of its VM a service is.
@@ -139,7 +137,9 @@ impl ServiceSpec<'_> {
             (None, ServiceDevice::Network) => Err(ServiceError::NetworkMemory),
             (Some(_), ServiceDevice::Network) => Err(ServiceError::NetworkVm),
             (None, _) => Err(ServiceError::VmMissing),
-            (Some(_), ServiceDevice::Entropy | ServiceDevice::Console | ServiceDevice::Ports) if !self.memory => {
+            (Some(_), ServiceDevice::Entropy | ServiceDevice::Console | ServiceDevice::Ports)
+                if !self.memory =>
+            {
                 Err(ServiceError::FunctionMemory(self.device.name()))
             }
             (Some(vm), _) => self.check_with(vms.get(vm).ok_or(ServiceError::NoVm(vm))?),

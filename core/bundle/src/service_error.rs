@@ -131,7 +131,10 @@ impl fmt::Display for ServiceError {
                 write!(f, "it has {count} ports; give it at most {MAX_NAMED_PORTS}")
             }
             Self::PortName(port) => {
-                write!(f, "port {port} has no name that can be: 1 to {MAX_PORT_NAME} of a-z, 0-9, `.`, `-`, `_`")
+                write!(
+                    f,
+                    "port {port} has no name that can be: 1 to {MAX_PORT_NAME} of a-z, 0-9, `.`, `-`, `_`"
+                )
             }
             Self::SamePort(other, port) => {
                 write!(f, "ports {other} and {port} have the same name; rename one")

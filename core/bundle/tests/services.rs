@@ -127,7 +127,8 @@ fn entropy_devices_read_back_and_wrong_ones_are_refused() {
     assert!(problem(&[blind]).contains("its device is `console`, so it must reach its VM's memory"));
     let second = ServiceSpec { name: "second", ..console };
     assert!(problem(&[console, second]).contains("the same device of the same VM"));
-    let ports = ServiceSpec { name: "ports-a", device: ServiceDevice::Ports, ports: "agent a.b-c_1", ..entropy };
+    let ports =
+        ServiceSpec { name: "ports-a", device: ServiceDevice::Ports, ports: "agent a.b-c_1", ..entropy };
     let blob = write_with(&vms, &[ports], &[], &[]).unwrap();
     assert_eq!(Bundle::parse(&blob).unwrap().services()[0], ports);
     assert!(ports.port_names().eq(["agent", "a.b-c_1"]) && entropy.port_names().next().is_none());

@@ -88,12 +88,15 @@ impl Ports {
     pub fn offer(&mut self) -> Typed {
         let count = self.all.len();
         let turns = (0..count).map(|turn| (self.next + turn) % count);
-        let Some(place) = turns.into_iter().find(|place| self.all.get(*place).is_some_and(|port| port.stream.has_offer()))
+        let Some(place) =
+            turns.into_iter().find(|place| self.all.get(*place).is_some_and(|port| port.stream.has_offer()))
         else {
             return Typed::default();
         };
         self.next = (place + 1) % count;
-        let Some(Offer { bytes, count, position }) = self.all.get_mut(place).and_then(|port| port.stream.offer()) else {
+        let Some(Offer { bytes, count, position }) =
+            self.all.get_mut(place).and_then(|port| port.stream.offer())
+        else {
             return Typed::default();
         };
         let characters = u64::from_le_bytes(bytes);

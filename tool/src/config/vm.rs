@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use toml::de::DeTable;
 use turnstile_bundle::{
-    MAX_CMDLINE, MAX_NAME, MAX_NAMED_PORTS, MAX_PORT_NAME, Mapping, OnCrash, Schedule, SpecError, is_port_name,
+    MAX_CMDLINE, MAX_NAME, MAX_NAMED_PORTS, MAX_PORT_NAME, Mapping, OnCrash, Schedule, SpecError,
+    is_port_name,
 };
 use turnstile_machine::map::{MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
 

@@ -100,7 +100,14 @@ impl Session {
             }
             text
         });
-        Ok(Session { child, line, inputs: Inputs::default(), ports: Ports::default(), messages, begin: Instant::now() })
+        Ok(Session {
+            child,
+            line,
+            inputs: Inputs::default(),
+            ports: Ports::default(),
+            messages,
+            begin: Instant::now(),
+        })
     }
 
     /// Takes note of what was heard, which may let more input go; returns what is to be said of it besides.

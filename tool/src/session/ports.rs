@@ -211,7 +211,10 @@ mod tests {
     }
 
     fn said(ports: &mut Ports) -> Vec<Say> {
-        std::iter::from_fn(|| ports.next()).inspect(|(of, _)| assert_eq!(*of, OF)).map(|(_, say)| say).collect()
+        std::iter::from_fn(|| ports.next())
+            .inspect(|(of, _)| assert_eq!(*of, OF))
+            .map(|(_, say)| say)
+            .collect()
     }
 
     #[test]

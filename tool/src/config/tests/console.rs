@@ -33,7 +33,8 @@ fn mistakes_in_consoles_are_shown() {
 
 #[test]
 fn each_vm_with_ports_has_a_service_behind_its_console() {
-    let text = vms(&["ports = [\"agent\", \"log.1_x-y\"]\nconsole = \"virtio\"", "ports = []", "ports = [\"a\"]"]);
+    let text =
+        vms(&["ports = [\"agent\", \"log.1_x-y\"]\nconsole = \"virtio\"", "ports = []", "ports = [\"a\"]"]);
     let config = parse_text(&text).unwrap();
     let services: Vec<_> =
         config.services.iter().map(|service| (service.name.value.as_str(), service.ports.as_str())).collect();
@@ -61,6 +62,7 @@ fn mistakes_in_ports_are_shown() {
     let on_demand = with("mapping = \"on-demand\"\nports = [\"agent\"]");
     expect(&on_demand, &[("\"agent\"", "no service of ports reaches its memory", "take `ports` out")]);
     let text = vms(&[&format!("{SHARED}ports = [\"agent\"]"), &format!("{SHARED}realtime = 5")]);
-    let what = "the service of ports `ports-a` may keep the real-time VM `b` waiting: `a` shares a CPU with it";
+    let what =
+        "the service of ports `ports-a` may keep the real-time VM `b` waiting: `a` shares a CPU with it";
     expect(&text, &[("\"agent\"", what, "or take `ports` out")]);
 }
