@@ -5,15 +5,21 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::desk::Says;
 use crate::session::PortOf;
 
 /// How many bytes are read or written at once.
 const PIECE: usize = 4096;
+/// How often it is looked at whether a program is there that waits for its guest.
+const TICK: Duration = Duration::from_millis(200);
+/// Without waiting.
+const NOW: &Timespec = &Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The bytes on their way to a program.
 #[derive(Debug, Default)]
@@ -110,11 +116,37 @@ fn read<E>(
         let count = stream.read(&mut buffer).unwrap_or(0);
         let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
         let sent = sender.send(wrap(Says::Sends { of, id, bytes: bytes.to_vec() }));
-        if sent.is_err() || wanted.recv().is_err() {
+        let gone = || drop(sender.send(wrap(Says::IsGone { of, id })));
+        if sent.is_err() || !wait(wanted, &stream, gone) {
             return;
         }
     }
     let _ = sender.send(wrap(Says::Ends { of, id }));
+    has_hung_up(&stream, None);
+    let _ = sender.send(wrap(Says::IsGone { of, id }));
+}
+
+/// Waits until more is wanted; false if nothing will be. If the program goes meanwhile, that is said.
+fn wait(wanted: &Receiver<()>, stream: &UnixStream, gone: impl Fn()) -> bool {
+    let mut is_told = false;
+    loop {
+        match wanted.recv_timeout(TICK) {
+            Ok(()) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) if !is_told && has_hung_up(stream, Some(NOW)) => {
+                is_told = true;
+                gone();
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Says whether the program has closed the connection, or waits for that.
+fn has_hung_up(stream: &UnixStream, patience: Option<&Timespec>) -> bool {
+    // That one comes without being asked for.
+    let mut descriptors = [PollFd::new(stream, PollFlags::empty())];
+    poll(&mut descriptors, patience).is_ok_and(|count| count != 0)
 }
 
 /// Writes what comes. A program that is gone has read it, so that nobody waits for it.

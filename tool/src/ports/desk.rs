@@ -44,9 +44,16 @@ pub enum Says {
         /// How many.
         bytes: usize,
     },
-    /// It sends nothing more, or is gone.
+    /// It sends nothing more.
     Ends {
         /// At this port.
+        of: PortOf,
+        /// Its number.
+        id: u64,
+    },
+    /// It has closed the connection. What it has sent is still the guest's.
+    IsGone {
+        /// From this port.
         of: PortOf,
         /// Its number.
         id: u64,
@@ -105,6 +112,8 @@ struct Program {
     holds: bool,
     /// It sends nothing more: it goes when the guest has taken all.
     has_ended: bool,
+    /// It has closed the connection.
+    is_gone: bool,
 }
 
 /// Those at all ports.
@@ -118,20 +127,18 @@ pub struct Desk {
 impl Desk {
     /// Says whether somebody is at a port.
     pub fn is_taken(&self, of: PortOf) -> bool {
-        self.all.get(&of).is_some_and(|program| !program.has_ended)
+        self.all.get(&of).is_some_and(|program| !program.is_gone)
     }
 
     /// Takes what a program does.
     pub fn take(&mut self, says: Says, line: &mut impl Line) {
         match says {
-            Says::Come { of, outbox, .. } if self.is_taken(of) => {
-                let _ = of;
-                outbox.close();
-            }
+            Says::Come { of, outbox, .. } if self.is_taken(of) => outbox.close(),
             Says::Come { of, id, outbox, more } => {
-                // Who sends nothing more, and waits for a guest that does not take it, waits in vain.
+                // What one that is gone has sent, and the guest has not taken, waits no longer.
                 self.send_away(of, line);
-                self.all.insert(of, Program { id, outbox, more, holds: false, has_ended: false });
+                self.all
+                    .insert(of, Program { id, outbox, more, holds: false, has_ended: false, is_gone: false });
                 line.connect(of);
             }
             Says::Sends { of, id, bytes } => {
@@ -148,6 +155,11 @@ impl Desk {
             Says::Ends { of, id } => {
                 if let Some(program) = self.program(of, id) {
                     program.has_ended = true;
+                }
+            }
+            Says::IsGone { of, id } => {
+                if let Some(program) = self.program(of, id) {
+                    program.is_gone = true;
                 }
             }
         }
@@ -276,10 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_guest_that_takes_nothing_gives_way() {
+    fn who_is_gone_gives_way_though_the_guest_has_not_taken_all() {
         let (mut desk, mut line) = (Desk::default(), Said(Vec::new(), 5));
         let (first, _wanted) = come(&mut desk, &mut line, 1);
         desk.take(Says::Ends { of: OF, id: 1 }, &mut line);
+        assert!(desk.is_taken(OF), "it waits for the guest");
+        desk.take(Says::IsGone { of: OF, id: 1 }, &mut line);
+        assert!(!desk.is_taken(OF) && !is_closed(&first));
         let (second, _more) = come(&mut desk, &mut line, 2);
         assert!(is_closed(&first) && !is_closed(&second));
         assert_eq!(line.0, ["connect 1", "disconnect 1", "connect 1"]);
