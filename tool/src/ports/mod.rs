@@ -12,6 +12,8 @@ mod command;
 mod connection;
 mod desk;
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub use command::port;
 pub use desk::{Desk, Says};

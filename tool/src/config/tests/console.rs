@@ -47,7 +47,7 @@ fn each_vm_with_ports_has_a_service_behind_its_console() {
 #[test]
 fn mistakes_in_ports_are_shown() {
     let with = |text: &str| format!("{MINIMAL}{text}\n");
-    expect(&with("ports = \"agent\""), &[("\"agent\"", "`ports`", "[\"agent\"]")]);
+    expect(&with("ports = \"agent\""), &[("\"agent\"", "must be a list of names such as", "")]);
     let twice = with("ports = [\"agent\", \"Agent\", \"..\", \"agent\"]");
     let same = "there are two ports with the name `agent`";
     let wanted = [
