@@ -143,7 +143,7 @@ pub struct Record {
 
 /// Returns so many bytes that are sent by a port, of all values: squares of the numbers from 0 on, each divided by 256.
 pub fn stream(length: usize) -> impl Iterator<Item = u8> {
-    (0..length as u64).map(|at| (at * at >> 8) as u8)
+    (0..length as u64).map(|at| ((at * at) >> 8) as u8)
 }
 
 impl Record {

@@ -104,7 +104,7 @@ impl Use {
         match (queue, usize::from(queue / 2)) {
             (queue, _) if queue == CONTROL.0 => Self::Speak,
             (queue, _) if queue == CONTROL.1 => Self::Listen,
-            (_, pair @ 2..) if queue % 2 == 0 => Self::Receive(pair - 1),
+            (_, pair @ 2..) if queue.is_multiple_of(2) => Self::Receive(pair - 1),
             (_, pair @ 2..) => Self::Transmit(pair - 1),
             _ => Self::None,
         }
