@@ -46,6 +46,7 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
         disk: None,
         joins: None,
         uplink: None,
+        ports: "",
         cpu: None,
     };
     let mapped = VmSpec { name: "disks", mapping: Mapping::AtStart, cpus: CpuList::new(&[5, 6]), ..vm };

@@ -106,7 +106,9 @@ fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Fun
         match service.device {
             ServiceDevice::Pci if service.vm == Some(vm) => functions.push(FunctionKind::Disk),
             ServiceDevice::Entropy if service.vm == Some(vm) => functions.push(FunctionKind::Entropy),
-            ServiceDevice::Console if service.vm == Some(vm) => functions.push(FunctionKind::Console),
+            ServiceDevice::Console | ServiceDevice::Ports if service.vm == Some(vm) => {
+                functions.push(FunctionKind::Console);
+            }
             ServiceDevice::Network if ports_of(ports, number).iter().any(|port| port.vm == vm) => {
                 functions.push(FunctionKind::Network);
             }

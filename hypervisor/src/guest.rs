@@ -19,7 +19,7 @@ use crate::arch::cpu;
 use crate::arch::memory::{self, GuestMemory};
 use crate::arch::time;
 use crate::arch::vm::Vm;
-use crate::line;
+use crate::line::{self, PortMessage};
 use crate::machine::{self, Devices, Machine};
 use crate::service::Hosted;
 use crate::service::connect::connect;
@@ -330,6 +330,7 @@ impl Guest {
         };
         line::close(self.vm);
         self.drop_typed();
+        self.services.iter().for_each(|service| service.end_ports());
         let memory = self.memory.lock().take();
         if let Some(memory) = memory
             && let Err(error) = self.hide(memory)
@@ -426,6 +427,12 @@ impl Guest {
     fn console(&self) -> Option<&'static Hosted> {
         let is = |device| self.services.iter().copied().find(move |service| service.is(device));
         is(ServiceDevice::Console).or_else(|| is(ServiceDevice::Uart))
+    }
+
+    /// Takes what the tool says of one of its named ports. One that is not there is ignored.
+    pub fn hear_of_port(&self, port: u8, message: PortMessage<'_>) {
+        let ports = self.services.iter().find(|service| service.is(ServiceDevice::Ports));
+        ports.into_iter().for_each(|service| service.hear_of_port(port, message));
     }
 
     /// The terminal of its console has another size. A serial port has none.

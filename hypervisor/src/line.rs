@@ -219,6 +219,25 @@ fn tell_room(vm: &Vm, bytes: u16) {
     intake.room = intake.room.saturating_add(bytes).min(BACKLOG as u16);
 }
 
+/// Passes on what a guest wrote to a named port, to whom the tool has there.
+#[inline(never)] // As for `console`.
+pub fn port(vm: &Vm, port: u8, bytes: &[u8]) {
+    send(&Up::Port { vm: vm.id, port, bytes });
+}
+
+/// Tells that so many bytes more may be sent to a named port.
+#[inline]
+pub fn port_room(vm: &Vm, port: u8, bytes: Option<u16>) {
+    if let Some(bytes) = bytes {
+        send(&Up::PortRoom { vm: vm.id, port, bytes });
+    }
+}
+
+/// Tells that a named port is closed, and can be opened again.
+pub fn port_closed(vm: &Vm, port: u8) {
+    send(&Up::PortClosed { vm: vm.id, port });
+}
+
 /// Sends what the exits of a VM cost. Nobody is asked: the vCPUs go on counting while their pages are read. Only while
 /// no life of the VM begins.
 pub fn statistics(vm: &Vm) {
@@ -261,12 +280,27 @@ fn events(vm: &Vm, vcpu: u16, page: &Page) {
     }
 }
 
+/// What the tool says of a named port.
+#[derive(Clone, Copy, Debug)]
+pub enum PortMessage<'a> {
+    /// Somebody is there, for this life of the VM, who has so much room.
+    Open { boots: u32, room: u16 },
+    /// Nobody is there any more.
+    Close,
+    /// Bytes for the guest.
+    Bytes(&'a [u8]),
+    /// There is so much more room.
+    Room(u16),
+}
+
 /// Who takes what arrives on the line.
 pub trait Receiver {
     /// Takes what was typed for a VM.
     fn input(&self, vm: u8, bytes: &[u8]);
     /// The terminal of a VM's console has another size.
     fn resize(&self, vm: u8, columns: u16, rows: u16);
+    /// Takes what the tool says of a named port of a VM.
+    fn hear_of_port(&self, vm: u8, port: u8, message: PortMessage<'_>);
     /// Carries out a command of the tool.
     fn execute(&self, command: Command) -> Outcome;
 }
@@ -293,6 +327,14 @@ pub fn receive(receiver: &impl Receiver) {
             match message {
                 Down::Input { vm, bytes } => receiver.input(vm, bytes),
                 Down::Size { vm, columns, rows } => receiver.resize(vm, columns, rows),
+                Down::PortOpen { vm, port, boots, room } => {
+                    receiver.hear_of_port(vm, port, PortMessage::Open { boots, room });
+                }
+                Down::PortClose { vm, port } => receiver.hear_of_port(vm, port, PortMessage::Close),
+                Down::Port { vm, port, bytes } => receiver.hear_of_port(vm, port, PortMessage::Bytes(bytes)),
+                Down::PortRoom { vm, port, bytes } => {
+                    receiver.hear_of_port(vm, port, PortMessage::Room(bytes));
+                }
                 Down::Command(received) => command = Some(received),
             }
         }

@@ -6,9 +6,11 @@
 //! |---|---|
 //! | `connect` | which services are a VM's devices |
 //! | `calls` | what their calls reach |
+//! | `ports` | the named ports of a VM |
 
 mod calls;
 pub mod connect;
+mod ports;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -25,6 +27,8 @@ use turnstile_service::gate::Pending;
 use turnstile_service::image::{self, BY_PLACE, Doorbells, Image};
 use turnstile_vm::lifecycle::Phase;
 
+use ports::Ports;
+
 use crate::alarm;
 use crate::arch::cpu::{self, PerCpu};
 use crate::arch::memory;
@@ -32,7 +36,7 @@ use crate::arch::pci::Unlent;
 use crate::arch::service::{Device, ISA, Outside, Port, Service, Space, Storage, Window};
 use crate::arch::vm::Vm;
 use crate::driven::{self, Driven};
-use crate::line;
+use crate::line::{self, PortMessage};
 use crate::machine::Site;
 
 /// The most characters of a line of a service in the log.
@@ -87,6 +91,8 @@ pub struct Hosted {
     /// The number of its alarm.
     alarm: usize,
     typed: Mutex<Keyboard>,
+    /// Its named ports, if it is those of its VM.
+    ports: Mutex<Ports>,
     /// How many characters it has printed, in all its lives.
     printed: AtomicU64,
     /// The line that it has begun to write to the log.
@@ -191,6 +197,7 @@ impl Hosted {
             cpu,
             alarm: alarm::FIRST_SERVICE + number,
             typed: Mutex::new(Keyboard::default()),
+            ports: Mutex::new(Ports::new(spec.port_names())),
             printed: AtomicU64::new(0),
             line: Mutex::new(heapless::String::new()),
             service: Once::new(),
@@ -276,6 +283,22 @@ impl Hosted {
         self.want(Pending::INPUT);
     }
 
+    /// Takes what the tool says of a named port. One that is not there is ignored.
+    pub fn hear_of_port(&self, port: u8, message: PortMessage<'_>) {
+        let Some(vm) = self.owner() else { return };
+        let wants = self.ports.lock().hear(vm, port, message);
+        if wants && self.members.iter().any(Member::is_running) {
+            self.want(Pending::INPUT);
+        }
+    }
+
+    /// The VM that has it for itself has stopped: nobody is at its ports any more.
+    pub fn end_ports(&self) {
+        if let Some(vm) = self.owner() {
+            self.ports.lock().end(vm);
+        }
+    }
+
     /// Returns how many bytes may be typed for it if none are under way.
     pub fn room(&self) -> u16 {
         self.typed.lock().credit.room()
@@ -350,6 +373,8 @@ impl Hosted {
             self.line.lock().clear();
             let mut typed = self.typed.lock();
             typed.is_resized = typed.size != 0;
+            drop(typed);
+            self.ports.lock().begin(vm.lifecycle.boots() + 1);
         }
         if let Some(service) = self.service.get() {
             service.reset();

@@ -24,7 +24,7 @@ use crate::build::{build, build_services};
 use crate::disk;
 use crate::driven;
 use crate::guest::Guest;
-use crate::line::{self, Receiver};
+use crate::line::{self, PortMessage, Receiver};
 use crate::options;
 use crate::service::Hosted;
 use crate::times;
@@ -211,6 +211,12 @@ impl Receiver for System {
     fn resize(&self, vm: u8, columns: u16, rows: u16) {
         if let Some(guest) = self.guests.get(usize::from(vm)) {
             guest.resize(columns, rows);
+        }
+    }
+
+    fn hear_of_port(&self, vm: u8, port: u8, message: PortMessage<'_>) {
+        if let Some(guest) = self.guests.get(usize::from(vm)) {
+            guest.hear_of_port(port, message);
         }
     }
 

@@ -27,7 +27,7 @@ pub fn check(layout: &Layout, qemu: &Qemu) -> Result<()> {
     let config = folder.join("pair.toml");
     let doing = || format!("cannot write {}", config.display());
     fs::create_dir_all(&folder).context(doing)?;
-    let vms = guest("one", "echo", "16MiB", "") + &guest("two", "echo", "16MiB", "");
+    let vms = guest("one", "echo", "16MiB", "ports = [\"agent\"]") + &guest("two", "echo", "16MiB", "");
     fs::write(&config, vms).context(doing)?;
     let user = User { layout, sockets: folder.clone() };
     let program = qemu.path.to_string_lossy();
@@ -47,8 +47,16 @@ fn control(user: &User<'_>, machine: &str) -> Result<()> {
     first.types("hello, guest\r")?;
     first.hears("@echo hello, guest")?;
     second.hears("@echo hello, guest")?;
+    let port = user.attach(&["port", machine, "one", "agent"])?;
+    user.waits_for_port(true)?;
+    if user.says(&["port", machine, "one", "agent"]).is_ok() {
+        return Err(Failure::failed("two programs are at a port"));
+    }
     user.says(&["stop", machine, "one"])?;
     user.sees(&["one stopped 1", "two running 1"])?;
+    // Its guest is gone.
+    port.ends()?;
+    user.waits_for_port(false)?;
     user.says(&["start", machine, "one"])?;
     user.says(&["restart", machine, "two"])?;
     user.sees(&["one running 2", "two running 2"])?;
@@ -117,8 +125,30 @@ impl User<'_> {
         }
     }
 
+    /// Waits until a program is at the port, or none is.
+    fn waits_for_port(&self, connected: bool) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let said = self.says(&["ls", "--json"])?;
+            let list: serde_json::Value =
+                serde_json::from_str(&said).context(|| "`ls --json` is no JSON".into())?;
+            if list["machines"][0]["ports"][0]["connected"] == connected {
+                return Ok(());
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(Failure::failed("`ls` does not say who is at the port").details(said));
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
     fn console(&self, machine: &str, vm: &str) -> Result<Console> {
-        let mut command = self.command(&["console", machine, vm])?;
+        self.attach(&["console", machine, vm])
+    }
+
+    /// Gives a command that goes on, in a pipe.
+    fn attach(&self, arguments: &[&str]) -> Result<Console> {
+        let mut command = self.command(arguments)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().context(|| "cannot run the tool".to_owned())?;
         match (child.stdin.take(), child.stdout.take()) {
@@ -128,7 +158,7 @@ impl User<'_> {
     }
 }
 
-/// A console in a pipe.
+/// A console or a port in a pipe.
 struct Console {
     child: Child,
     input: ChildStdin,

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Follows the steps of a scenario, and judges its end.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use turnstile::failure::Result;
-use turnstile::session::{self, Heard, Notice};
+use turnstile::session::{self, Heard, Notice, PortOf};
 use turnstile::top::collector::Collector;
 
 use super::log::Log;
 use super::power::Powered;
 use super::pulse::Pulse;
-use super::scenario::{Ending, Record, Scenario, Start, Step};
+use super::scenario::{Ending, Record, Scenario, Start, Step, stream};
 
 /// How often time-outs are looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -28,6 +29,14 @@ struct Cursors {
     pauses: usize,
 }
 
+/// What has come from a port.
+#[derive(Debug, Default)]
+struct Came {
+    bytes: Vec<u8>,
+    /// How many of them were read, so that there is room for others.
+    read: usize,
+}
+
 /// A scenario in progress.
 pub struct Player<'a> {
     machine: Powered<'a>,
@@ -37,6 +46,8 @@ pub struct Player<'a> {
     limit: Duration,
     pulse: Pulse,
     ended: bool,
+    /// What has come from each port, since somebody came there.
+    ports: BTreeMap<PortOf, Came>,
     log: &'a mut Log,
 }
 
@@ -54,6 +65,7 @@ impl<'a> Player<'a> {
             limit,
             pulse: Pulse::new(Instant::now()),
             ended: false,
+            ports: BTreeMap::new(),
             log,
         }
     }
@@ -100,6 +112,16 @@ impl<'a> Player<'a> {
         match step {
             Step::Type(vm, text) => self.machine.session.type_into(*vm, text.as_bytes()),
             Step::Resize(vm, columns, rows) => self.machine.session.resize(*vm, *columns, *rows),
+            Step::PortComes(vm, port) => {
+                self.ports.insert((*vm, *port), Came::default());
+                self.machine.session.connect_port((*vm, *port));
+            }
+            Step::PortSends(vm, port, length) => {
+                let bytes: Vec<u8> = stream(*length).collect();
+                self.machine.session.send_to_port((*vm, *port), &bytes);
+            }
+            Step::PortSays(vm, port, length) => self.read_port((*vm, *port), *length)?,
+            Step::PortGoes(vm, port) => self.machine.session.disconnect_port((*vm, *port)),
             Step::Tell(command) => self.machine.session.command(*command),
             Step::Wait(milliseconds) => {
                 let until = Instant::now() + Duration::from_millis(*milliseconds);
@@ -125,6 +147,27 @@ impl<'a> Player<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Reads from a port until so many bytes have come.
+    fn read_port(&mut self, of: PortOf, length: usize) -> Verdict {
+        loop {
+            let came = self.ports.entry(of).or_default();
+            // There is room for more.
+            let count = came.bytes.len() - came.read;
+            came.read += count;
+            self.machine.session.read_port(of, count);
+            let all = self.ports.get(&of).map_or(0, |came| came.read);
+            if all >= length {
+                break;
+            }
+            self.listen(&format!("reading byte {all} of {length} from a port"))?;
+        }
+        let bytes = self.ports.get(&of).map(|came| came.bytes.as_slice()).unwrap_or_default();
+        match stream(length).eq(bytes.iter().copied()) {
+            true => Ok(()),
+            false => Err(format!("what came from port {} of VM {} is not what was sent", of.1, of.0)),
+        }
     }
 
     /// Adds a reading of the statistics to the record.
@@ -168,6 +211,10 @@ impl<'a> Player<'a> {
                 next(&self.record.pauses, &mut self.cursors.pauses, |(of, time)| of == vm && time.is_some())
             }
             Step::Type(..)
+            | Step::PortComes(..)
+            | Step::PortSends(..)
+            | Step::PortSays(..)
+            | Step::PortGoes(..)
             | Step::Tell(_)
             | Step::Wait(_)
             | Step::Read
@@ -190,6 +237,7 @@ impl<'a> Player<'a> {
         match notice {
             Ok(Notice::Heard(heard)) => {
                 self.machine.session.hear(&heard);
+                self.machine.session.hear_of_ports(&heard);
                 self.note(&heard);
                 self.pulse.beat(Instant::now(), used);
             }
@@ -213,6 +261,13 @@ impl<'a> Player<'a> {
         let record = &mut self.record;
         record.readings.extend(self.collector.hear(heard));
         match heard {
+            Heard::Port { vm, port, bytes } => {
+                let is_theirs = self.machine.session.is_for_port((*vm, *port));
+                let came = self.ports.get_mut(&(*vm, *port)).filter(|_| is_theirs);
+                came.into_iter().for_each(|came| came.bytes.extend(bytes));
+                return;
+            }
+            Heard::PortRoom { .. } | Heard::PortClosed { .. } => return,
             Heard::Text { text } => {
                 let text = String::from_utf8_lossy(text);
                 self.log.text(&text);

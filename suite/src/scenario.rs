@@ -58,6 +58,14 @@ pub enum Step {
     Text(&'static str),
     /// The terminal of the VM's console has so many columns and rows.
     Resize(u8, u16, u16),
+    /// Somebody comes to this port of the VM. What the guest writes there is read only by `PortSays`, so far as the VM has room.
+    PortComes(u8, u8),
+    /// They send so many bytes: [`stream`] from its beginning.
+    PortSends(u8, u8, usize),
+    /// They have read so many bytes since they came, which are those of [`stream`].
+    PortSays(u8, u8, usize),
+    /// They go.
+    PortGoes(u8, u8),
     /// The hypervisor is told this.
     Tell(Command),
     /// The hypervisor answers this, to what it was told, after what it answered before.
@@ -131,6 +139,11 @@ pub struct Record {
     pub done: Option<u8>,
     /// A fault of the hypervisor.
     pub fault: Option<String>,
+}
+
+/// Returns so many bytes that are sent by a port, of all values: squares of the numbers from 0 on, each divided by 256.
+pub fn stream(length: usize) -> impl Iterator<Item = u8> {
+    (0..length as u64).map(|at| ((at * at) >> 8) as u8)
 }
 
 impl Record {

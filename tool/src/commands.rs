@@ -20,6 +20,7 @@ use crate::failure::{Context, Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::{self, Layout, write_atomically};
 use crate::machine::{self, stem};
+use crate::ports::Named;
 use crate::qemu::Boot;
 use crate::{prose, setup, ui};
 
@@ -297,13 +298,19 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     let (folder, name) = (find::folder(layout), stem(&options.file));
     // What has to be built is built: from here on nobody waits, and the terminal's keys are not for this process.
     let background = options.detached.then(|| Background::enter(&folder, &name)).transpose()?;
-    let control = Control { folder: &folder, name: &name, background, log: &options.log };
+    let ports: Vec<Named> = config.vms.iter().map(named).collect();
+    let control = Control { folder: &folder, name: &name, background, log: &options.log, ports: &ports };
     let ended = console::run(&boot, &qemu.path, names, stay, (!options.plain).then_some(control));
     layout::remove_bundles(layout);
     if let Some(background) = background {
         background.leave_words(&folder, &name, &ended);
     }
     ended
+}
+
+/// Returns the names of a VM and its ports.
+fn named(vm: &config::Vm) -> Named {
+    Named { vm: vm.name.value.clone(), ports: vm.ports.iter().map(|port| port.value.clone()).collect() }
 }
 
 /// Says whether a service drives the machine's first network card.

@@ -28,6 +28,7 @@ mod log;
 pub mod machine;
 pub mod meter;
 mod metrics;
+mod ports;
 pub mod prose;
 pub mod qemu;
 pub mod session;
@@ -58,6 +59,7 @@ pub fn execute(cli: &Cli) -> Result<()> {
         Commands::Pause(options) => control::power::pause(&layout, options),
         Commands::Resume(options) => control::power::resume(&layout, options),
         Commands::Console(options) => console::console(&layout, options),
+        Commands::Port(options) => ports::port(&layout, options),
         Commands::Logs(options) => console::logs(&layout, options),
         Commands::Top(options) => top::top(&layout, options),
         Commands::Bench(options) => bench::bench(&layout, options),

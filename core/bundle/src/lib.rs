@@ -11,7 +11,7 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <13>;
+//!     version = <14>;
 //!     images {
 //!         image-0 { digest = <u64>; padding = [...]; data = [...]; };
 //!     };
@@ -41,6 +41,7 @@
 //!         service-3 { ...; vm = <0>; device = "entropy"; memory; };      or "console"
 //!         service-4 { ...; vm = <1>; device = "pci"; memory; disk = <1>; };
 //!         service-5 { ...; vm = <2>; device = "pci"; memory; disk = <2>; joins = <4>; };
+//!         service-6 { ...; vm = <0>; device = "ports"; memory; ports = "agent log"; };
 //!     };
 //!     disks {                            only if there are any
 //!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };      or writes = <u64>;
@@ -103,7 +104,7 @@ pub use port::{PortSpec, ports_of, validate_ports};
 pub use port_error::PortError;
 pub use read::Bundle;
 pub use schedule::{Class, Schedule};
-pub use service::{ServiceDevice, ServiceSpec, Uplink, validate_services};
+pub use service::{ServiceDevice, ServiceSpec, Uplink, is_port_name, validate_services};
 pub use service_error::{ServiceError, ServiceLabel};
 pub use spec::{Mapping, OnCrash, VmSpec};
 pub use spec_error::{SpecError, VmLabel};
@@ -121,6 +122,10 @@ pub const MAX_DISKS: usize = 16;
 pub const MAX_PORTS: usize = 64;
 /// The most ports of one network, and the most functions of one disk controller.
 pub const MAX_MEMBERS: usize = turnstile_service::abi::MEMBERS as usize;
+/// The most named ports of one VM's console.
+pub const MAX_NAMED_PORTS: usize = turnstile_service::abi::PORTS as usize;
+/// The most bytes of a port's name.
+pub const MAX_PORT_NAME: usize = 8 * turnstile_service::abi::PORT_NAME_WORDS as usize - 1;
 /// The most PCI functions of one VM: services and ports of networks.
 pub const MAX_FUNCTIONS: usize = 30;
 /// The most bytes of a VM's name.
@@ -136,7 +141,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 

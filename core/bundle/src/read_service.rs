@@ -11,7 +11,7 @@ use crate::service::{ServiceSpec, Uplink};
 pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<ServiceSpec<'a>, BundleError> {
     const MALFORMED: BundleError = BundleError::Malformed("a service's description");
     no_children(node)?;
-    let [name, program, vm, device, limit, memory, disk, joins, cpu, uplink, trusted] = fields(
+    let [name, program, vm, device, limit, memory, disk, joins, cpu, uplink, trusted, ports] = fields(
         node,
         [
             "name",
@@ -25,6 +25,7 @@ pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<Servi
             "cpu",
             "uplink",
             "trusted",
+            "ports",
         ],
     )?;
     let number = |value: Option<&[u8]>| value.and_then(word).map(|value| value as usize).ok_or(MALFORMED);
@@ -47,5 +48,7 @@ pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<Servi
             (None, false) => None,
             (card, trusted) => Some(Uplink { card: number(card)?, trusted }),
         },
+        ports: ports
+            .map_or(Ok(""), |ports| text(ports).filter(|ports| !ports.is_empty()).ok_or(MALFORMED))?,
     })
 }

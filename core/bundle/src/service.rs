@@ -12,7 +12,7 @@ use crate::error::BundleError;
 use crate::machine::Machine;
 use crate::service_error::{ServiceError, ServiceLabel};
 use crate::spec::{Mapping, VmSpec};
-use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PHYSICAL_CPUS, MAX_SERVICES};
+use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_NAMED_PORTS, MAX_PHYSICAL_CPUS, MAX_PORT_NAME, MAX_SERVICES};
 
 choices! {
     /// Which device of its VM a service is.
@@ -30,6 +30,8 @@ choices! {
         Entropy = "entropy",
         /// A virtio console, which is its VM's console: a PCI function, of which a VM has one.
         Console = "console",
+        /// Named ports of a virtio console, which is no terminal: a PCI function, of which a VM has one.
+        Ports = "ports",
     }
 }
 
@@ -37,7 +39,7 @@ impl ServiceDevice {
     /// Says whether it is a PCI function of its one VM.
     #[must_use]
     pub const fn is_function(self) -> bool {
-        matches!(self, Self::Pci | Self::Entropy | Self::Console)
+        matches!(self, Self::Pci | Self::Entropy | Self::Console | Self::Ports)
     }
 }
 
@@ -64,6 +66,8 @@ pub struct ServiceSpec<'a> {
     pub cpu: Option<u16>,
     /// The network card of the machine by which a network is connected to others.
     pub uplink: Option<Uplink>,
+    /// The names of its ports, with a space between them. The first has number 1.
+    pub ports: &'a str,
 }
 
 /// A network card of the machine, which a service drives.
@@ -79,6 +83,25 @@ pub struct Uplink {
 impl Uplink {
     /// How many cards have a number.
     pub const CARDS: usize = 16;
+}
+
+impl<'a> ServiceSpec<'a> {
+    /// Returns the names of its ports, in the order of their numbers.
+    pub fn port_names(&self) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
+        self.ports.split(' ').filter({
+            let is_empty = self.ports.is_empty();
+            move |_| !is_empty
+        })
+    }
+}
+
+/// Says whether a port can have this name.
+#[must_use]
+pub fn is_port_name(name: &str) -> bool {
+    let allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_');
+    // The guest and the tool have files of that name.
+    let is_file = name != "." && name != "..";
+    (1..=MAX_PORT_NAME).contains(&name.len()) && name.bytes().all(allowed) && is_file
 }
 
 impl ServiceSpec<'_> {
@@ -108,16 +131,39 @@ impl ServiceSpec<'_> {
         if let Some(cpu) = self.cpu {
             check_cpu(cpu, vms)?;
         }
+        self.check_ports()?;
         match (self.vm, self.device) {
             (None, ServiceDevice::Network) if self.memory => Ok(()),
             (None, ServiceDevice::Network) => Err(ServiceError::NetworkMemory),
             (Some(_), ServiceDevice::Network) => Err(ServiceError::NetworkVm),
             (None, _) => Err(ServiceError::VmMissing),
-            (Some(_), ServiceDevice::Entropy | ServiceDevice::Console) if !self.memory => {
+            (Some(_), ServiceDevice::Entropy | ServiceDevice::Console | ServiceDevice::Ports)
+                if !self.memory =>
+            {
                 Err(ServiceError::FunctionMemory(self.device.name()))
             }
             (Some(vm), _) => self.check_with(vms.get(vm).ok_or(ServiceError::NoVm(vm))?),
         }
+    }
+
+    /// Checks its named ports.
+    fn check_ports(&self) -> Result<(), ServiceError> {
+        if (self.device == ServiceDevice::Ports) == self.ports.is_empty() {
+            return Err(ServiceError::Ports);
+        }
+        let count = self.port_names().count();
+        if count > MAX_NAMED_PORTS {
+            return Err(ServiceError::TooManyPorts(count));
+        }
+        for (number, name) in self.port_names().enumerate() {
+            if !is_port_name(name) {
+                return Err(ServiceError::PortName(number));
+            }
+            if let Some(other) = self.port_names().take(number).position(|other| other == name) {
+                return Err(ServiceError::SamePort(other, number));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that it can have this network card.

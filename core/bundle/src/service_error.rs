@@ -6,7 +6,7 @@ use core::fmt;
 use turnstile_service::image;
 
 use crate::spec_error::{SpecError, VmLabel};
-use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_NAME, MAX_PHYSICAL_CPUS};
+use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_NAME, MAX_NAMED_PORTS, MAX_PHYSICAL_CPUS, MAX_PORT_NAME};
 
 /// What is wrong with the description of one service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,14 @@ pub enum ServiceError {
     NoCard(usize, usize),
     /// The service of this index has the same uplink.
     SameCard(usize),
+    /// It has named ports, and its device is not `ports`; or the other way round.
+    Ports,
+    /// It has so many named ports.
+    TooManyPorts(usize),
+    /// Its port of this index, from 0, has a name that cannot be.
+    PortName(usize),
+    /// Its port of the second index has the name of that of the first.
+    SamePort(usize, usize),
     /// It runs on a physical CPU with this number, which no machine has.
     NoCpu(u16),
     /// It runs on this physical CPU, which the VM of this index has.
@@ -117,6 +125,19 @@ impl fmt::Display for ServiceError {
             }
             Self::SameCard(other) => {
                 write!(f, "service {other} has the same network card; give each its own")
+            }
+            Self::Ports => f.write_str("a service has named ports if its device is `ports`, and only then"),
+            Self::TooManyPorts(count) => {
+                write!(f, "it has {count} ports; give it at most {MAX_NAMED_PORTS}")
+            }
+            Self::PortName(port) => {
+                write!(
+                    f,
+                    "port {port} has no name that can be: 1 to {MAX_PORT_NAME} of a-z, 0-9, `.`, `-`, `_`"
+                )
+            }
+            Self::SamePort(other, port) => {
+                write!(f, "ports {other} and {port} have the same name; rename one")
             }
             Self::NoCpu(cpu) => {
                 write!(f, "it runs on CPU {cpu}; numbers are below {MAX_PHYSICAL_CPUS}")

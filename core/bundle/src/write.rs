@@ -262,6 +262,9 @@ fn describe_service(
             fdt.property_null("trusted")?;
         }
     }
+    if !service.ports.is_empty() {
+        fdt.property_string("ports", service.ports)?;
+    }
     Ok(())
 }
 

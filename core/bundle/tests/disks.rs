@@ -35,6 +35,7 @@ fn service<'a>(program: &'a [u8], name: &'a str, vm: usize, disk: usize) -> Serv
         disk: Some(disk),
         joins: None,
         uplink: None,
+        ports: "",
     }
 }
 

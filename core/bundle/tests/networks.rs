@@ -28,6 +28,7 @@ fn network<'a>(program: &'a [u8], name: &'a str) -> ServiceSpec<'a> {
         disk: None,
         joins: None,
         uplink: None,
+        ports: "",
     }
 }
 

@@ -20,6 +20,7 @@ fn services_read_back() {
         disk: None,
         joins: None,
         uplink: None,
+        ports: "",
         cpu: None,
     };
     let services = [
@@ -57,6 +58,7 @@ fn wrong_services_are_refused() {
         disk: None,
         joins: None,
         uplink: None,
+        ports: "",
         cpu: None,
     };
     let problem =
@@ -108,6 +110,7 @@ fn entropy_devices_read_back_and_wrong_ones_are_refused() {
         disk: None,
         joins: None,
         uplink: None,
+        ports: "",
         cpu: None,
     };
     let other = ServiceSpec { name: "entropy-b", vm: Some(1), ..entropy };
@@ -124,6 +127,25 @@ fn entropy_devices_read_back_and_wrong_ones_are_refused() {
     assert!(problem(&[blind]).contains("its device is `console`, so it must reach its VM's memory"));
     let second = ServiceSpec { name: "second", ..console };
     assert!(problem(&[console, second]).contains("the same device of the same VM"));
+    let ports =
+        ServiceSpec { name: "ports-a", device: ServiceDevice::Ports, ports: "agent a.b-c_1", ..entropy };
+    let blob = write_with(&vms, &[ports], &[], &[]).unwrap();
+    assert_eq!(Bundle::parse(&blob).unwrap().services()[0], ports);
+    assert!(ports.port_names().eq(["agent", "a.b-c_1"]) && entropy.port_names().next().is_none());
+    let many: Vec<String> = (0..14).map(|number| format!("p{number}")).collect();
+    for (names, what) in [
+        ("", "if its device is `ports`, and only then"),
+        (&many.join(" "), "it has 14 ports; give it at most 13"),
+        ("a  b", "port 1 has no name that can be"),
+        ("a ..", "port 1 has no name that can be"),
+        ("Agent", "port 0 has no name that can be"),
+        ("a-name-of-thirty-two-characters-1", "port 0 has no name that can be: 1 to 31 of"),
+        ("a b c b", "ports 1 and 3 have the same name"),
+    ] {
+        assert!(problem(&[ServiceSpec { ports: names, ..ports }]).contains(what), "{names}");
+    }
+    assert!(problem(&[ServiceSpec { ports: "a", ..console }]).contains("and only then"));
+    assert!(problem(&[ServiceSpec { memory: false, ..ports }]).contains("its device is `ports`"));
     assert!(problem(&[ServiceSpec { vm: None, ..entropy }]).contains("it serves no VM"));
     assert!(problem(&[ServiceSpec { vm: Some(2), ..entropy }]).contains("VM 2, which does not exist"));
     let second = ServiceSpec { name: "second", ..entropy };

@@ -38,6 +38,36 @@ impl Output {
         Self { current: None, passed }
     }
 
+    /// Completes up to `most` buffers that nobody is to have, the one that has begun first.
+    pub fn discard<M: Memory>(
+        &mut self,
+        queue: &mut Queue,
+        memory: &M,
+        most: u32,
+    ) -> Result<Turn, Violation> {
+        self.passed = 0;
+        let (mut interrupt, mut left) = (false, most);
+        queue.suppress(memory)?;
+        loop {
+            while left != 0 {
+                let cursor = match self.current.take() {
+                    Some(cursor) => cursor,
+                    None => match queue.pop(memory)? {
+                        Some(chain) => Cursor::new(chain),
+                        None => break,
+                    },
+                };
+                left -= 1;
+                queue.complete(memory, cursor.finish(), 0)?;
+                queue.show(memory)?;
+            }
+            interrupt |= queue.publish(memory)?;
+            if left == 0 || !queue.arm(memory)? {
+                return Ok(Turn { interrupt, again: left == 0 });
+            }
+        }
+    }
+
     /// Passes on what the driver has written, up to `most` pieces of 128 bytes. If the sink is full, the rest waits: call again when it is
     /// not.
     pub fn serve<M: Memory, S: Sink>(

@@ -7,7 +7,7 @@
 //! | [`data`] | bytes from and to a port |
 //!
 //! **Crash-only.** Bytes of the driver are passed on before their buffer is completed. A device that is killed passes what it has passed on
-//! of one buffer again, unless it knows how much that was ([`Output::resume`](data::Output::resume)). The state of the control queues is [`State`](control::State), which is small, `Copy`, and kept by the caller.
+//! of one buffer again, unless it knows how much that was ([`Output::resume`](data::Output::resume)). What was said on the control queues is kept by the caller, message by message ([`Journal`](control::Journal)).
 #![no_std]
 #![forbid(unsafe_code)]
 

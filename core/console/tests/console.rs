@@ -2,7 +2,7 @@
 //! Ports, their bytes and their messages.
 
 use proptest::prelude::*;
-use turnstile_console::control::{PORTS, Port, Ports, State};
+use turnstile_console::control::{Journal, Name, PORTS, Port, Ports, State, WORDS};
 use turnstile_console::data::{Output, Sink, input};
 use turnstile_console::{BUFFERS, CONTROL, queues};
 use turnstile_rig::{Fuse, Guest, Ram, Random, Request};
@@ -11,8 +11,9 @@ use turnstile_virtio::device::Queue;
 use turnstile_virtio::ring::Options;
 
 const OPTIONS: Options = Options { indirect: true, event_idx: true };
-const CONSOLE: Port = Port { is_console: true, name: "", size: (80, 25), is_open: true };
-const STREAM: Port = Port { is_console: false, name: "org.example.0", size: (0, 0), is_open: false };
+const CONSOLE: Port = Port { is_console: true, name: Name::new(b""), size: (80, 25), is_open: true };
+const STREAM: Port =
+    Port { is_console: false, name: Name::new(b"org.example.0"), size: (0, 0), is_open: false };
 
 fn ports() -> Ports {
     let mut ports = [None; PORTS];
@@ -52,7 +53,7 @@ impl Control {
             ..Request::default()
         };
         self.from.ask(&self.ram, &request).unwrap();
-        let turn = ports.listen(&mut self.queues.1, &self.ram).unwrap();
+        let turn = ports.listen(&mut self.queues.1, &self.ram, &mut ()).unwrap();
         assert!(!turn.again);
         self.from.take(&self.ram);
         self.from.arm(&self.ram);
@@ -60,7 +61,7 @@ impl Control {
     }
 
     fn heard(&mut self, ports: &mut Ports) -> Vec<(u32, u16, u16, Vec<u8>)> {
-        ports.speak(&mut self.queues.0, &self.ram).unwrap();
+        ports.speak(&mut self.queues.0, &self.ram, &mut ()).unwrap();
         let replies = self.to.take(&self.ram).into_iter().map(|reply| {
             let (head, tail) = reply.bytes[..reply.written as usize].split_at(8);
             let ConsoleControl { port, event, value } = ConsoleControl::from_bytes(head.try_into().unwrap());
@@ -107,6 +108,83 @@ fn ports_are_introduced_and_change() {
     assert_eq!(control.heard(&mut again), [(0, 5, 0, vec![1, 0, 2, 0])]);
     again.reset();
     assert_eq!(again.state, State::default());
+}
+
+/// What is kept, and when.
+#[derive(Default)]
+struct Kept(Vec<(u16, ConsoleControl)>, Vec<[u64; WORDS]>);
+
+impl Journal for Kept {
+    fn says(&mut self, position: u16, message: ConsoleControl) {
+        self.0.push((position, message));
+    }
+
+    fn keep(&mut self, words: [u64; WORDS]) {
+        self.1.push(words);
+    }
+}
+
+#[test]
+fn that_a_port_was_closed_is_told_before_it_is_open_again() {
+    let (mut control, mut ports) = (Control::new(), ports());
+    control.say(&mut ports, (0, 0, 1));
+    control.say(&mut ports, (3, 3, 1));
+    let set = |ports: &mut Ports, is_open| assert!(ports.set(3, Some(Port { is_open, ..STREAM })));
+    set(&mut ports, true);
+    set(&mut ports, false);
+    assert_eq!(control.heard(&mut ports), [], "it was not told that it was open");
+    set(&mut ports, true);
+    assert_eq!(control.heard(&mut ports), [(3, 6, 1, vec![])]);
+    for is_open in [false, true, false, true] {
+        set(&mut ports, is_open);
+    }
+    assert_eq!(control.heard(&mut ports), [(3, 6, 0, vec![]), (3, 6, 1, vec![])]);
+}
+
+#[test]
+fn what_is_kept_is_all_that_was_said() {
+    let (mut control, mut ports) = (Control::new(), ports());
+    control.say(&mut ports, (0, 0, 1));
+    control.say(&mut ports, (3, 3, 1));
+    control.say(&mut ports, (3, 6, 1));
+    assert!(ports.set(3, Some(Port { is_open: true, ..STREAM })));
+    let mut kept = Kept::default();
+    ports.speak(&mut control.queues.0, &control.ram, &mut kept).unwrap();
+    let Kept(says, keeps) = kept;
+    assert_eq!((says.len(), keeps.last()), (1, Some(&ports.words())));
+    let (position, message) = says[0];
+    assert_eq!((position + 1, message.event), (control.queues.0.position(), ConsoleControl::PORT_OPEN));
+    let mut list = [None; PORTS];
+    (list[0], list[3]) = (Some(CONSOLE), Some(STREAM));
+    let mut again = Ports::resume(list, ports.words());
+    assert_eq!((again.state, again.get(3).map(|port| port.is_open)), (ports.state, Some(true)));
+    again.set(3, Some(STREAM));
+    assert!(again.has_news());
+    // Whoever was killed before it kept that it has sent it does not send it again.
+    again.said(ConsoleControl { port: 3, event: ConsoleControl::PORT_OPEN, value: 0 });
+    assert!(!again.has_news());
+    again.said(ConsoleControl { port: 99, event: 99, value: 0 });
+}
+
+#[test]
+fn what_nobody_is_to_have_is_done() {
+    let random = &mut Random(7);
+    let ram = Ram::new(0x8_0000, Fuse::default());
+    let mut guest = Guest::new(&ram, Ram::BASE, 16, OPTIONS, 0x1000);
+    let mut queue = Queue::new(guest.ring.layout, OPTIONS, BUFFERS);
+    (0..5).for_each(|_| assert!(guest.ask(&ram, &written(random, &[1; 300])).is_some()));
+    let (mut output, mut sink) = (Output::default(), Out(Vec::new(), 100));
+    assert!(!output.serve(&mut queue, &ram, &mut sink, 9).unwrap().again);
+    assert_eq!(sink.0.len(), 100, "it is full");
+    let turn = output.discard(&mut queue, &ram, 2).unwrap();
+    assert!(turn.again && turn.interrupt);
+    assert_eq!(guest.take(&ram).len(), 2, "the one that had begun, and another");
+    assert!(!output.discard(&mut queue, &ram, 9).unwrap().again);
+    assert_eq!(guest.take(&ram).len(), 3);
+    assert!(guest.ask(&ram, &written(random, &[2; 10])).is_some());
+    sink.1 = 100;
+    assert!(!output.serve(&mut queue, &ram, &mut sink, 9).unwrap().again);
+    assert_eq!(sink.0[100..], [2; 10], "what follows is passed on");
 }
 
 /// What a port has passed on, as far as there is room.
@@ -215,8 +293,8 @@ proptest! {
         for _ in 0..40 {
             ram.disturb(random, 0x180);
             let result = match random.below(4) {
-                0 => ports.listen(&mut queue, &ram).map(drop),
-                1 => ports.speak(&mut queue, &ram).map(drop),
+                0 => ports.listen(&mut queue, &ram, &mut ()).map(drop),
+                1 => ports.speak(&mut queue, &ram, &mut ()).map(drop),
                 2 => output.serve(&mut queue, &ram, &mut Out(Vec::new(), 5000), 20).map(drop),
                 _ => input(&mut queue, &ram, &[1; 100], |_, _| {}).map(drop),
             };

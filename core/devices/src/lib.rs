@@ -5,7 +5,7 @@
 //! holds no lock and allocates nothing. The caller decides where it is mapped, who hears its interrupt, and by which clock it
 //! runs. Every offset and size has an answer: what a device lacks reads as zero and ignores writes.
 //!
-//! [`Pl011`] and [`Uart16550`] are serial lines, [`Credit`] keeps their senders from sending too much, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash,
+//! [`Pl011`] and [`Uart16550`] are serial lines, [`Credit`] keeps their senders from sending too much, a [`Stream`] has somebody at its other side, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash,
 //! [`MsiFrame`] makes interrupts of messages.
 //!
 //! What a PC has: [`I8259`] and [`I8254`], which exits use without leaving their light tier; [`Cmos`], [`AcpiPm`],
@@ -25,6 +25,7 @@ mod pl011;
 mod pl031;
 mod reset;
 mod saved;
+mod stream;
 mod uart16550;
 mod v2m;
 
@@ -41,6 +42,7 @@ pub use pl011::Pl011;
 pub use pl031::Pl031;
 pub use reset::{Reset, ResetPorts};
 pub use saved::{SAVED, SAVED_CHARACTERS};
+pub use stream::{Offer, Stream, Told};
 pub use uart16550::Uart16550;
 pub use v2m::MsiFrame;
 

@@ -30,10 +30,10 @@ pub use message::{
 };
 
 /// The version of the messages, in [`Up::Hello`]: it changes when any message changes.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 /// The most bytes of a message, before checksum and stuffing.
 pub const MAX_PAYLOAD: usize = 256;
-/// The most bytes of [`Up::Console`] and [`Down::Input`] in one frame.
+/// The most bytes of [`Up::Console`], [`Down::Input`] and the bytes of a port in one frame.
 pub const MAX_BYTES: usize = 240;
 /// How many buckets of a histogram one [`Up::Exits`] carries, and how many counts one [`Up::Events`].
 pub const MAX_BUCKETS: usize = 16;

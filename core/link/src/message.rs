@@ -106,6 +106,31 @@ pub enum Up<'a> {
         /// So many bytes more than before.
         bytes: u16,
     },
+    /// What a guest wrote to a port that is [open](Down::PortOpen): no more than there is room for.
+    Port {
+        /// The VM.
+        vm: u8,
+        /// The port, from 1.
+        port: u8,
+        /// The bytes, at most [`crate::MAX_BYTES`].
+        bytes: &'a [u8],
+    },
+    /// A port has room for so many bytes more of [`Down::Port`]: first when it is open, and then as its guest takes them.
+    PortRoom {
+        /// The VM.
+        vm: u8,
+        /// The port.
+        port: u8,
+        /// So many bytes more than before.
+        bytes: u16,
+    },
+    /// The answer to each [`Down::PortClose`] of a port that is there: nothing more comes of before, and it can be opened again.
+    PortClosed {
+        /// The VM.
+        vm: u8,
+        /// The port.
+        port: u8,
+    },
 }
 
 /// The beginning of a vCPU's statistics.
@@ -246,6 +271,43 @@ pub enum Down<'a> {
         columns: u16,
         /// How many lines there are; 0 if that is not known.
         rows: u16,
+    },
+    /// Somebody is at the other side of a port, for this life of the VM; [`Up::PortRoom`] follows. Nothing if the VM is in another life, or
+    /// if the port is open. It closes with that life.
+    PortOpen {
+        /// The VM.
+        vm: u8,
+        /// The port, from 1.
+        port: u8,
+        /// The life, as [`Event::Started`] has it.
+        boots: u32,
+        /// For how many bytes of [`Up::Port`] there is room.
+        room: u16,
+    },
+    /// Nobody is there any more. What the guest has not taken is gone. [`Up::PortClosed`] is the answer.
+    PortClose {
+        /// The VM.
+        vm: u8,
+        /// The port.
+        port: u8,
+    },
+    /// Bytes for a port that is open.
+    Port {
+        /// The VM.
+        vm: u8,
+        /// The port.
+        port: u8,
+        /// The bytes, at most [`crate::MAX_BYTES`], and no more than [`Up::PortRoom`] gave room for.
+        bytes: &'a [u8],
+    },
+    /// There is room for so many bytes more of [`Up::Port`].
+    PortRoom {
+        /// The VM.
+        vm: u8,
+        /// The port.
+        port: u8,
+        /// So many bytes more than before.
+        bytes: u16,
     },
 }
 

@@ -62,6 +62,9 @@ fn every_message_up_reads_back() {
         },
         Up::Vm { vm: 2, name: "paused", vcpus: 1, state: VmState::Paused, room: 1 },
         Up::Room { vm: 1, bytes: 256 },
+        Up::Port { vm: 1, port: 13, bytes: b"\0\xfd\0" },
+        Up::PortRoom { vm: 1, port: 255, bytes: 1024 },
+        Up::PortClosed { vm: 255, port: 1 },
         CONSOLE,
         event(Event::Started { boots: 1_000_000, free_memory: u64::MAX, free_tables: u32::MAX }),
         event(Event::Stopped { reason: StopReason::PowerOff, restarts: false }),
@@ -91,6 +94,10 @@ fn every_message_down_reads_back() {
     let messages = [
         Down::Input { vm: 2, bytes: b"ls\r" },
         Down::Size { vm: 3, columns: 132, rows: u16::MAX },
+        Down::PortOpen { vm: 3, port: 1, boots: u32::MAX, room: u16::MAX },
+        Down::PortClose { vm: 3, port: 1 },
+        Down::Port { vm: 3, port: 1, bytes: b"\0\0\xfd" },
+        Down::PortRoom { vm: 3, port: 255, bytes: 1 },
         Down::Command(Command::Hello),
         Down::Command(Command::Restart { vm: 0 }),
         Down::Command(Command::Stop { vm: 255 }),
@@ -128,6 +135,8 @@ fn the_longest_messages_fit_and_longer_ones_are_refused() {
         let bytes = [byte; MAX_BYTES];
         assert!(encode(&Up::Console { vm: 255, bytes: &bytes }, &mut buffer).is_ok());
         assert!(encode(&Down::Input { vm: 255, bytes: &bytes }, &mut buffer).is_ok());
+        assert!(encode(&Up::Port { vm: 255, port: 255, bytes: &bytes }, &mut buffer).is_ok());
+        assert!(encode(&Down::Port { vm: 255, port: 255, bytes: &bytes }, &mut buffer).is_ok());
     }
     let text = "x".repeat(MAX_TEXT);
     assert!(encode(&Up::Event { vm: 255, event: Event::Crashed { text: &text } }, &mut buffer).is_ok());

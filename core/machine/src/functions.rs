@@ -10,7 +10,7 @@ pub enum FunctionKind {
     Network,
     /// A source of random numbers.
     Entropy,
-    /// A console.
+    /// A console, or ports of one.
     Console,
 }
 

@@ -64,6 +64,8 @@ pub struct BlockDriver {
     pub table: u64,
     /// The MSI-X capability.
     pub msix: u64,
+    /// All queues have one vector: the device has fewer than queues.
+    is_shared: bool,
     /// How many queues it uses.
     count: usize,
     /// How many descriptors the device says that each has at most.
@@ -100,8 +102,18 @@ impl BlockDriver {
         }
         host.write(ECAM + 4, 2, 6);
         let (queues, asked) = (vec![], vec![]);
-        let mut driver =
-            Self { common: 0, notify: 0, config: 0, table: 0, msix: 0, count, most, queues, asked };
+        let mut driver = Self {
+            common: 0,
+            notify: 0,
+            config: 0,
+            table: 0,
+            msix: 0,
+            is_shared: false,
+            count,
+            most,
+            queues,
+            asked,
+        };
         let mut at = host.read(ECAM + 0x34, 1);
         while at != 0 {
             let place = ECAM + at;
@@ -128,6 +140,7 @@ impl BlockDriver {
     pub fn enable_messages(&mut self, host: &mut impl Computer) {
         let control = host.read(self.msix + 2, 2);
         host.write(self.msix + 2, 2, control | 0xc000);
+        self.is_shared = ((control & 0x7ff) as usize) < self.count;
         for vector in 0..=control & 0x7ff {
             let entry = self.table + 16 * vector;
             for (at, word) in [(0, DOORBELL), (4, 0), (8, 0x50 + vector), (12, 0)] {
@@ -173,7 +186,7 @@ impl BlockDriver {
         host.write(self.common + 0x16, 2, number);
         assert_eq!(host.read(self.common + 0x18, 2), self.most);
         host.write(self.common + 0x18, 2, SIZE.into());
-        host.write(self.common + 0x1a, 2, number + 1);
+        host.write(self.common + 0x1a, 2, if self.is_shared { 1 } else { number + 1 });
         for (at, address) in [(0x20, areas.descriptors), (0x28, areas.driver), (0x30, areas.device)] {
             host.write(self.common + at, 4, address & 0xffff_ffff);
             host.write(self.common + at + 4, 4, address >> 32);
@@ -199,12 +212,14 @@ impl BlockDriver {
         vectors.dedup();
         for vector in vectors {
             assert_ne!(vector, 0x50, "the device needs no reset");
-            let number = vector as usize - 0x51;
-            let Some(guest) = self.queues.get_mut(number) else { continue };
-            loop {
-                replies.extend(guest.take(host.ram()).into_iter().map(|reply| (number, reply)));
-                if !guest.arm(host.ram()) {
-                    break;
+            let first = vector as usize - 0x51;
+            let count = if self.is_shared { self.queues.len() } else { 1 };
+            for (number, guest) in self.queues.iter_mut().enumerate().skip(first).take(count) {
+                loop {
+                    replies.extend(guest.take(host.ram()).into_iter().map(|reply| (number, reply)));
+                    if !guest.arm(host.ram()) {
+                        break;
+                    }
                 }
             }
         }

@@ -28,7 +28,8 @@ pub enum Kind {
     Doorbell = 3,
     /// Characters were typed into a console, or its terminal has another size: device, how many (up to 8), the characters, the first in
     /// the lowest byte, how many were taken before them since the hypervisor began, and the size ([`terminal_size`]). The answer's value
-    /// says how many the service has taken.
+    /// says how many the service has taken. A service with ports has the port's number in the place of the device, and no size. Without
+    /// characters the port's other side has come, gone, or room again: [`Call::Send`] says which.
     Input = 4,
     /// The time of an alarm has come: the time in nanoseconds.
     Alarm = 5,
@@ -111,6 +112,12 @@ pub enum Call {
     Decode = 7,
     /// Returns 64 bits that nobody can guess, of the CPU's own generator. Refused if it has none now, or never.
     Random = 8,
+    /// Passes bytes on to the other side of a port: how many (up to 16), with the port's number as [`port_count`] has it, and two words.
+    /// Those that find no room are not taken. Returns how the port is then ([`Sent`]). Refused if there is no such port.
+    Send = 9,
+    /// Returns eight characters of a port's name: the port's number, and which of the [`PORT_NAME_WORDS`] words. The first character is in
+    /// the lowest byte, and zeros follow the last. Refused if there is no such port.
+    PortName = 10,
 }
 
 impl Call {
@@ -127,8 +134,62 @@ impl Call {
             6 => Self::Message,
             7 => Self::Decode,
             8 => Self::Random,
+            9 => Self::Send,
+            10 => Self::PortName,
             _ => return None,
         })
+    }
+}
+
+/// The most ports of a service. They are numbered from 1.
+pub const PORTS: u64 = 13;
+
+/// The words of a port's name, which has fewer characters than they have bytes.
+pub const PORT_NAME_WORDS: u64 = 4;
+
+/// Returns the first argument of [`Call::Send`]: how many bytes, for this port.
+pub const fn port_count(port: u64, count: u64) -> u64 {
+    port << PORT_SHIFT | count
+}
+
+/// Returns the port and the number of bytes that are in it.
+pub const fn split_port_count(argument: u64) -> (u64, u64) {
+    (argument >> PORT_SHIFT, argument & ((1 << PORT_SHIFT) - 1))
+}
+
+/// The bits of a number of bytes below the port.
+const PORT_SHIFT: u32 = 8;
+
+/// How a port is, as [`Call::Send`] says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Somebody is at the other side. What is sent to nobody is taken, and gone.
+    pub is_open: bool,
+    /// For how many bytes more there is room: at most [`Sent::MOST`].
+    pub room: u64,
+    /// How many bytes were taken since the hypervisor began, modulo 2 to the power of [`Sent::COUNT_BITS`].
+    pub count: u64,
+}
+
+impl Sent {
+    /// The bits of the count.
+    pub const COUNT_BITS: u32 = 48;
+    /// The largest room that can be said.
+    pub const MOST: u64 = 0x7ffe;
+
+    /// Returns it as a word.
+    pub const fn word(self) -> u64 {
+        let room = if self.room < Self::MOST { self.room } else { Self::MOST };
+        (self.is_open as u64) << 63 | room << Self::COUNT_BITS | self.count & ((1 << Self::COUNT_BITS) - 1)
+    }
+
+    /// Returns what a word says. One of a refused call says that nobody is there.
+    pub const fn from_word(word: u64) -> Self {
+        if word == REFUSED {
+            return Self { is_open: false, room: Self::MOST, count: 0 };
+        }
+        let count = word & ((1 << Self::COUNT_BITS) - 1);
+        Self { is_open: word >> 63 != 0, room: word >> Self::COUNT_BITS & 0x7fff, count }
     }
 }
 
@@ -329,6 +390,24 @@ mod tests {
     fn a_terminals_size_has_columns_and_rows() {
         assert_eq!(split_size(terminal_size(132, 50)), (132, 50));
         assert_eq!(terminal_size(0, 0), 0, "it is not known");
+    }
+
+    #[test]
+    fn how_a_port_is_fits_a_word() {
+        for sent in [
+            Sent { is_open: true, room: 0, count: 0 },
+            Sent { is_open: false, room: Sent::MOST, count: (1 << Sent::COUNT_BITS) - 1 },
+            Sent { is_open: true, room: Sent::MOST, count: (1 << Sent::COUNT_BITS) - 1 },
+        ] {
+            assert_eq!(Sent::from_word(sent.word()), sent);
+            assert_ne!(sent.word(), REFUSED);
+        }
+        assert_eq!(
+            Sent { room: 1 << 20, ..Sent::default() }.word(),
+            Sent { room: Sent::MOST, ..Sent::default() }.word()
+        );
+        assert!(!Sent::from_word(REFUSED).is_open);
+        assert_eq!(split_port_count(port_count(PORTS, CHARACTERS)), (PORTS, CHARACTERS));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use turnstile_service::abi;
+use turnstile_bundle::ServiceDevice;
+use turnstile_service::abi::{self, Sent};
 use turnstile_vm::attention::Reasons;
 
 use super::{Hosted, LINE, Member, OFFERED};
@@ -121,6 +122,9 @@ impl Outside for Hosted {
     }
 
     fn typed(&self) -> Typed {
+        if self.is(ServiceDevice::Ports) {
+            return self.ports.lock().offer();
+        }
         let mut typed = self.typed.lock();
         let mut word = [0; OFFERED];
         word.iter_mut().zip(typed.waiting.iter()).for_each(|(place, byte)| *place = *byte);
@@ -129,17 +133,35 @@ impl Outside for Hosted {
             characters: u64::from_le_bytes(word),
             position: typed.taken,
             size: typed.size,
-            is_resized: core::mem::take(&mut typed.is_resized),
+            is_news: core::mem::take(&mut typed.is_resized),
+            port: 0,
         }
     }
 
-    fn took(&self, count: u64) {
+    fn took(&self, offered: &Typed, count: u64) -> bool {
+        if let Some(vm) = self.owner().filter(|_| self.is(ServiceDevice::Ports)) {
+            return self.ports.lock().took(vm, offered, count);
+        }
         let mut typed = self.typed.lock();
         for _ in 0..count {
             typed.waiting.pop_front();
         }
         typed.taken = typed.taken.wrapping_add(count);
         self.tell_room(&mut typed);
+        count != 0
+    }
+
+    fn has_room(&self) {
+        self.ports.lock().offer_again();
+    }
+
+    fn send(&self, port: u64, count: u64, words: [u64; 2]) -> Option<u64> {
+        let bytes: heapless::Vec<u8, { abi::CHARACTERS as usize }> = abi::characters(count, words).collect();
+        self.ports.lock().send(self.owner()?, port, &bytes).map(Sent::word)
+    }
+
+    fn port_name(&self, port: u64, word: u64) -> Option<u64> {
+        self.ports.lock().name(port, word)
     }
 
     fn allow(&self, allowed: bool) {

@@ -293,7 +293,7 @@ pub fn event<W: World, T: Terminal>(
     event: Event,
 ) -> Answer {
     let answer = match event {
-        Event::Input { typed, position, size } => {
+        Event::Input { typed, position, size, .. } => {
             if core::mem::replace(&mut function.model.size, size) != size {
                 function.changed(world);
                 // Last: whoever is killed before tells the driver again.

@@ -5,7 +5,7 @@ use core::fmt;
 
 #[cfg(target_os = "none")]
 use turnstile_service::abi::{Answer, REGISTERS};
-use turnstile_service::abi::{CHARACTERS, Call, REFUSED, member_device};
+use turnstile_service::abi::{CHARACTERS, Call, REFUSED, Sent, member_device, port_count};
 
 use crate::event::Characters;
 
@@ -28,6 +28,17 @@ pub fn time() -> u64 {
 /// Returns 64 bits that nobody can guess; `None` if the CPU's generator has none now.
 pub fn random() -> Option<u64> {
     Some(call(Call::Random, [0; 3])).filter(|bits| *bits != REFUSED)
+}
+
+/// Passes up to 16 bytes on to the other side of a port. Those that find no room are not taken. Returns how the port is then.
+pub fn send(port: u64, bytes: Characters) -> Sent {
+    Sent::from_word(call(Call::Send, [port_count(port, bytes.count), bytes.words[0], bytes.words[1]]))
+}
+
+/// Returns eight characters of a port's name: which of its [`PORT_NAME_WORDS`](turnstile_service::abi::PORT_NAME_WORDS) words. `None` if
+/// there is no such port.
+pub fn port_name(port: u64, word: u64) -> Option<u64> {
+    Some(call(Call::PortName, [port, word, 0])).filter(|word| *word != REFUSED)
 }
 
 /// A member's PCI function sends a message-signalled interrupt. False if nothing of the machine is at that address, or if the VM does

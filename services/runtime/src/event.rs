@@ -36,6 +36,8 @@ pub enum Event {
     },
     /// Characters were typed, or the terminal has another size. The answer's value says how many of them the service has taken.
     Input {
+        /// The device, or the number of a port ([`send`](crate::send)): without characters that is open, closed or has room.
+        device: u64,
         /// The characters, at most eight.
         typed: Characters,
         /// How many the service has taken before them, in all its lives.
@@ -62,7 +64,7 @@ impl Event {
             Some(Kind::Write) => Self::Write { device: a, offset: b, size: c, value: d },
             Some(Kind::Doorbell) => Self::Doorbell { queues: a, now: b },
             Some(Kind::Input) => {
-                Self::Input { typed: Characters { count: b, words: [c, 0] }, position: d, size: e }
+                Self::Input { device: a, typed: Characters { count: b, words: [c, 0] }, position: d, size: e }
             }
             Some(Kind::Alarm) => Self::Alarm(a),
             Some(Kind::TerminalWrite) => Self::TerminalWrite(Characters { count: b, words: [c, d] }),
@@ -102,7 +104,7 @@ mod tests {
         assert_eq!(event(Kind::Write), Event::Write { device: 1, offset: 2, size: 3, value: 4 });
         assert_eq!(event(Kind::Doorbell), Event::Doorbell { queues: 1, now: 2 });
         let typed = Characters { count: 2, words: [3, 0] };
-        assert_eq!(event(Kind::Input), Event::Input { typed, position: 4, size: 5 });
+        assert_eq!(event(Kind::Input), Event::Input { device: 1, typed, position: 4, size: 5 });
         assert_eq!(event(Kind::Alarm), Event::Alarm(1));
         assert_eq!(event(Kind::TerminalWrite), Event::TerminalWrite(Characters { count: 2, words: [3, 4] }));
         assert_eq!(event(Kind::TerminalRead), Event::TerminalRead);

@@ -163,7 +163,7 @@ mod tests {
         let mut word = [0; 8];
         word[..text.len()].copy_from_slice(text);
         let typed = Characters { count: text.len() as u64, words: [u64::from_le_bytes(word), 0] };
-        Event::Input { typed, position: 0, size: 0 }
+        Event::Input { device: 0, typed, position: 0, size: 0 }
     }
 
     fn read(offset: u64) -> Event {

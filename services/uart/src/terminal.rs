@@ -95,7 +95,7 @@ mod tests {
 
     fn typed(text: &[u8; 8]) -> Event {
         let typed = Characters { count: 8, words: [u64::from_le_bytes(*text), 0] };
-        Event::Input { typed, position: 0, size: 0 }
+        Event::Input { device: 0, typed, position: 0, size: 0 }
     }
 
     #[test]

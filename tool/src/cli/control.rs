@@ -38,6 +38,20 @@ pub struct Console {
     pub vm: Option<String>,
 }
 
+/// `port`
+#[derive(Debug, Args)]
+pub struct Port {
+    /// The machine: its name or process number, as `turnstile ls` lists it
+    pub machine: String,
+    /// The VM
+    pub vm: String,
+    /// The port, as `ports` of the VM names it
+    pub port: String,
+    /// End when standard input has ended and the guest has taken all of it
+    #[arg(long)]
+    pub send: bool,
+}
+
 /// `logs`
 #[derive(Debug, Args)]
 pub struct Logs {

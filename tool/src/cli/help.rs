@@ -43,6 +43,14 @@ alone, go to standard output, and standard input goes to VM or the first one.
 Exit codes: 0 you left, or the machine ended; 1 no such machine runs, or it does not answer; 2 there is no such VM; \
 128+n after signal n.";
 
+pub const PORT_HELP: &str = "\
+Bytes go as they are, in both directions. One program at a time is at a port; its guest finds that it is open. What the guest has not \
+taken holds back what follows. The command ends when the VM stops, at Ctrl-C, and with --send when the guest has taken all of standard \
+input. Programs can connect to the port's Unix socket instead: `turnstile run` and `turnstile ls --json` say where it is.
+
+Exit codes: 0 the VM has stopped, or the guest has taken all; 1 no such machine runs, or another program is there; 2 there is no such \
+VM or port.";
+
 pub const STOP_HELP: &str = "\
 Without VM the machine is powered off. It also ends when its last VM has been stopped. A VM that is stopped stays so \
 until `turnstile start`.

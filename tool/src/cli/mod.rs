@@ -23,9 +23,11 @@ use crate::bench::rows::{FEWEST, ITERATIONS};
 use crate::bench::subjects::ALL as ALL_SUBJECTS;
 use crate::config::Board;
 use crate::qemu::Forward;
-pub use control::{Console, KillService, List, Logs, OfMachine};
+pub use control::{Console, KillService, List, Logs, OfMachine, Port};
 pub use help::EXIT_CODES;
-use help::{BENCH_HELP, CONSOLE_HELP, DEVELOPERS, EXITS_HELP, METER_HELP, RUN_HELP, STOP_HELP, TOP_HELP};
+use help::{
+    BENCH_HELP, CONSOLE_HELP, DEVELOPERS, EXITS_HELP, METER_HELP, PORT_HELP, RUN_HELP, STOP_HELP, TOP_HELP,
+};
 pub use log::Log;
 pub use sort::Sort;
 
@@ -59,6 +61,9 @@ pub enum Commands {
     /// Attach to the consoles of a machine that runs
     #[command(after_long_help = CONSOLE_HELP)]
     Console(Console),
+    /// Connect standard input and output with a named port of a VM of a machine that runs
+    #[command(after_long_help = PORT_HELP)]
+    Port(Port),
     /// Show the last of the consoles of a machine that runs
     #[command(after_help = EXIT_CODES)]
     Logs(Logs),

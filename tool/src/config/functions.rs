@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Makes services of the PCI functions that a VM has by a key of its own: its entropy device, its console.
+//! Makes services of the PCI functions that a VM has by a key of its own: its entropy device, its console, its named ports.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ struct Kind {
 }
 
 /// In the order of their slots, of which new ones come last: what a guest has keeps its slot.
-const KINDS: [Kind; 2] = [
+const KINDS: [Kind; 3] = [
     Kind {
         name: "entropy",
         device: ServiceDevice::Entropy,
@@ -38,6 +38,13 @@ const KINDS: [Kind; 2] = [
         // It waits for the machine's serial line, as others do.
         limit: *ServiceSpec::LIMITS.end(),
         place: |vm| vm.console.as_ref(),
+    },
+    Kind {
+        name: "ports",
+        device: ServiceDevice::Ports,
+        program: "ports",
+        limit: *ServiceSpec::LIMITS.end(),
+        place: |vm| vm.ports.first().map(|port| &port.span),
     },
 ];
 
@@ -55,7 +62,11 @@ pub fn services(vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<Draft> {
             }
             let runs = Runs { limit: kind.limit, beside_realtime: false, cpu: None };
             let name = At::new(name, place.clone());
-            drafts.push(Draft::of_device(name, kind.device, kind.program, runs, &vm.name.value));
+            let draft = Draft::of_device(name, kind.device, kind.program, runs, &vm.name.value);
+            drafts.push(match kind.device {
+                ServiceDevice::Ports => draft.with_ports(&vm.ports),
+                _ => draft,
+            });
         }
     }
     drafts

@@ -113,7 +113,8 @@ impl Loader<'_> {
             Some(initrd) => match drivers(vm, initrd).filter(|_| has_pci && self.absent == Absent::Get) {
                 Some(flavour) => {
                     let mmio = vm.machine.arm64().is_some_and(|arm64| arm64.virtio == Transport::Mmio);
-                    let (entropy, console) = (vm.entropy.is_some(), vm.console.is_some());
+                    let (entropy, console) =
+                        (vm.entropy.is_some(), vm.console.is_some() || !vm.ports.is_empty());
                     let drivers = Drivers { entropy, mmio, console };
                     let initrd = setup::debian::initrd_with(self.layout, self.isa, flavour, drivers)?;
                     Some(initrd.into())
@@ -440,6 +441,7 @@ impl Images {
                 disk: service.disk,
                 joins: service.joins,
                 uplink: service.uplink,
+                ports: &service.ports,
                 cpu: service.cpu,
             });
         }

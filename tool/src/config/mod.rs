@@ -151,6 +151,8 @@ pub struct Vm {
     pub entropy: Option<Range<usize>>,
     /// Where it says that its console is a virtio console, if it is one.
     pub console: Option<Range<usize>>,
+    /// The names of its ports.
+    pub ports: Vec<At<String>>,
 }
 
 /// Where an image comes from.

@@ -298,5 +298,6 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         networks: draft.networks,
         entropy: draft.entropy,
         console: draft.console,
+        ports: draft.ports,
     })
 }

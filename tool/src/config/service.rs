@@ -41,6 +41,8 @@ pub struct Service {
     pub joins: Option<usize>,
     /// The machine's network card that it drives.
     pub uplink: Option<Uplink>,
+    /// The names of its ports, with a space between them.
+    pub ports: String,
     /// Which card that is in QEMU.
     pub card: NetworkCard,
     /// The physical CPU that alone runs it.
@@ -92,6 +94,7 @@ impl Service {
             (ServiceDevice::Network, _) => ("network", "networks"),
             (ServiceDevice::Entropy, _) => ("entropy device", "entropy"),
             (ServiceDevice::Console, _) => ("virtio console", "console"),
+            (ServiceDevice::Ports, _) => ("service of ports", "ports"),
             (_, Some(_)) => ("disk", "disks"),
             _ => ("service", "memory"),
         }
@@ -157,6 +160,13 @@ impl Draft {
         draft
     }
 
+    /// It has the ports of these names.
+    #[must_use]
+    pub fn with_ports(mut self, names: &[At<String>]) -> Self {
+        self.service.ports = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(" ");
+        self
+    }
+
     /// Makes a service of ours that is a PCI function of the VM of this name, and reaches its memory. Its place is that of its name.
     fn of_function(name: At<String>, program: &str, runs: Runs, vm: &str) -> Self {
         let span = name.span.clone();
@@ -171,6 +181,7 @@ impl Draft {
                 disk: None,
                 joins: None,
                 uplink: None,
+                ports: String::new(),
                 card: NetworkCard::default(),
                 cpu: None,
             },
@@ -200,6 +211,7 @@ impl Draft {
                 disk: None,
                 joins: None,
                 uplink: uplink.map(|(uplink, _)| uplink),
+                ports: String::new(),
                 card: uplink.map(|(_, card)| card).unwrap_or_default(),
                 cpu: None,
             },
@@ -244,6 +256,7 @@ pub fn read(
             disk: None,
             joins: None,
             uplink: None,
+            ports: String::new(),
             card: NetworkCard::default(),
             cpu: None,
         },
@@ -339,6 +352,7 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
             let help = match service.device {
                 ServiceDevice::Entropy => "give the VMs CPUs of their own by `cpus`, or take `entropy` out",
                 ServiceDevice::Console => "give the VMs CPUs of their own by `cpus`, or take `console` out",
+                ServiceDevice::Ports => "give the VMs CPUs of their own by `cpus`, or take `ports` out",
                 _ => "give the VMs CPUs of their own by `cpus`, or write beside-realtime = true",
             };
             problems.extend(waits.map(|what| Problem::new(place, what, help)));

@@ -5,7 +5,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use toml::de::DeTable;
-use turnstile_bundle::{MAX_CMDLINE, MAX_NAME, Mapping, OnCrash, Schedule, SpecError};
+use turnstile_bundle::{
+    MAX_CMDLINE, MAX_NAME, MAX_NAMED_PORTS, MAX_PORT_NAME, Mapping, OnCrash, Schedule, SpecError,
+    is_port_name,
+};
 use turnstile_machine::map::{MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
 
 use super::guest::{self, Chosen};
@@ -17,7 +20,7 @@ use super::{DebianPart, Source, Surroundings, schedule};
 use crate::isa::Isa;
 
 /// The keys of every VM.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "name",
     "kernel",
     "initrd",
@@ -36,6 +39,7 @@ const KEYS: [&str; 18] = [
     "networks",
     "entropy",
     "console",
+    "ports",
 ];
 const DEFAULT_MEMORY: u64 = 256 << 20;
 
@@ -58,6 +62,7 @@ pub struct VmDraft {
     pub networks: Vec<Port>,
     pub entropy: Option<Range<usize>>,
     pub console: Option<Range<usize>>,
+    pub ports: Vec<At<String>>,
 }
 
 /// The keys of a VM for an architecture.
@@ -97,6 +102,7 @@ pub fn read(
     let entropy = reader.boolean("entropy").filter(|entropy| entropy.value).map(|entropy| entropy.span);
     let console = reader.choice("console", &[("serial", false), ("virtio", true)]);
     let console = console.filter(|is_virtio| is_virtio.value).map(|at| at.span);
+    let ports = read_ports(&mut reader);
     Some(VmDraft {
         name: name?,
         kernel: kernel?,
@@ -114,6 +120,7 @@ pub fn read(
         networks,
         entropy,
         console,
+        ports,
     })
 }
 
@@ -132,6 +139,27 @@ pub fn read_name(reader: &mut Reader<'_, '_>, of: &str, example: &str) -> Option
         return None;
     }
     Some(name)
+}
+
+/// Reads the names of the VM's ports; those that are wrong are left out.
+fn read_ports(reader: &mut Reader<'_, '_>) -> Vec<At<String>> {
+    let mut ports: Vec<At<String>> = Vec::new();
+    for port in reader.words("ports", "a list of names such as [\"agent\"]") {
+        let name = &port.value;
+        let (what, help) = if !is_port_name(name) {
+            let help = format!("use 1 to {MAX_PORT_NAME} characters of a-z, 0-9, `.`, `-` and `_`");
+            (format!("`{name}` cannot be a port's name"), help)
+        } else if ports.iter().any(|other| other.value == *name) {
+            (format!("there are two ports with the name `{name}`"), "give each its own".to_owned())
+        } else if ports.len() == MAX_NAMED_PORTS {
+            (format!("a VM has at most {MAX_NAMED_PORTS} ports"), "take the others out".to_owned())
+        } else {
+            ports.push(port);
+            continue;
+        };
+        reader.problem(port.span, what, help);
+    }
+    ports
 }
 
 /// What Debian has in the place of `part` for an architecture, by name.

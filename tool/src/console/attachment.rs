@@ -2,6 +2,7 @@
 //! The main loop of a machine that runs here: between its serial line, the user, and those who control it from elsewhere.
 
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,12 @@ use super::plain::Plain;
 use super::{Event, terminal};
 use crate::control::detach::Background;
 use crate::control::hub::{Hub, Wish};
+use crate::control::state::Port;
 use crate::failure::Result;
 use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::session::{Ending, Heard, Notice, Session};
+use crate::ports::Desk;
+use crate::session::{Ending, Heard, Notice, PortOf, Session};
 
 /// How long the hypervisor may take to power off when the user leaves.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -59,6 +62,10 @@ pub struct Attachment {
     pub mux: Mux,
     /// Those who control the machine from elsewhere.
     pub hub: Hub,
+    /// The programs at named ports.
+    pub desk: Desk,
+    /// Those ports: of each its VM's name, its own, and where its socket is.
+    pub ports: Vec<(PortOf, String, String, PathBuf)>,
     /// Whoever started this process in the background waits for this name, until the hypervisor is there.
     pub starting: Option<(Background, String)>,
     /// What is told to who watches the machine.
@@ -135,7 +142,12 @@ impl Attachment {
                 let actions = self.mux.resized(crate::width::terminal_size());
                 self.perform(actions)
             }
+            Event::Port(says) => {
+                self.desk.take(says, &mut self.session);
+                None
+            }
             Event::Asked(asked) => {
+                self.show_ports();
                 let wishes = self.hub.ask(asked);
                 let end = wishes.contains(&Wish::End).then(|| self.mux.remark("ended by another command"));
                 self.perform(end.into_iter().chain(wishes.into_iter().map(action_of)).collect())
@@ -164,11 +176,24 @@ impl Attachment {
         }
         let unwritten = self.log.as_mut().and_then(|log| log.hear(heard));
         let besides = self.session.hear(heard);
+        let closed = self.session.hear_of_ports(heard);
+        self.desk.hear(heard, &closed, &mut self.session);
         let leave = self.note(heard);
         // What answers a client is shown to programs alone.
         let leave = leave.or_else(|| if is_known && self.json.is_none() { None } else { self.show(heard) });
         let leave = leave.or_else(|| besides.and_then(|besides| self.remark(&besides)));
         leave.or_else(|| self.say(unwritten))
+    }
+
+    /// Tells those who ask which ports there are.
+    fn show_ports(&mut self) {
+        let ports = self.ports.iter().map(|(of, vm, name, path)| Port {
+            name: name.clone(),
+            vm: vm.clone(),
+            path: path.display().to_string(),
+            connected: self.desk.is_taken(*of),
+        });
+        self.hub.show_ports(ports.collect());
     }
 
     /// Says something of the tool's own, here and to those who follow.
@@ -274,6 +299,7 @@ impl Attachment {
         }
         self.log.as_mut().and_then(Log::finish);
         self.hub.finish(TICK);
+        self.desk.finish(TICK);
         let mut actions = self.mux.ended();
         actions.extend(self.json.as_mut().map(|json| Action::Show(json.finish())));
         if let Some(Leave::Output(error)) = self.perform(actions)

@@ -46,8 +46,12 @@ impl Lines {
             Heard::Console { vm, text } if usize::from(*vm) < self.names.len() => {
                 self.text(usize::from(*vm), text, &mut out);
             }
-            // How input flows is the session's business.
-            Heard::Console { .. } | Heard::Room { .. } => {}
+            // How input flows is the session's business, and ports have their own connections.
+            Heard::Console { .. }
+            | Heard::Room { .. }
+            | Heard::Port { .. }
+            | Heard::PortRoom { .. }
+            | Heard::PortClosed { .. } => {}
             Heard::Text { text } => self.text(self.names.len(), text, &mut out),
             // What a VM wrote before its end comes before its end.
             Heard::Stopped { .. } | Heard::Crashed { .. } | Heard::Done { .. } | Heard::Fault { .. } => {

@@ -38,6 +38,7 @@ use crate::control::server::{Asked, Offer};
 use crate::failure::{Context, Result};
 use crate::log::Log;
 use crate::metrics::Metrics;
+use crate::ports::{self, Desk, Named, Says};
 use crate::qemu::Boot;
 use crate::session::{Notice, Session};
 
@@ -75,6 +76,8 @@ pub struct Control<'a> {
     pub background: Option<Background>,
     /// Where its consoles are written.
     pub log: &'a cli::Log,
+    /// The names of its VMs and their ports.
+    pub ports: &'a [Named],
 }
 
 /// Anything that the main loop waits for.
@@ -87,6 +90,8 @@ enum Event {
     Signal(i32),
     /// A client of the control socket asks for something.
     Asked(Asked),
+    /// A program at a port does something.
+    Port(Says),
 }
 
 impl From<Notice> for Event {
@@ -115,6 +120,7 @@ pub fn run(
     }
     watch_signals(sender.clone(), Event::Signal)?;
     let offer = control.as_ref().map(|control| open_offer(control, sender.clone())).transpose()?.flatten();
+    let ports = control.as_ref().map(|control| open_ports(control, &sender)).transpose()?.flatten();
     let name = control.as_ref().map_or("", |control| control.name);
     let background = control.as_ref().and_then(|control| control.background);
     let log = control.as_ref().map(|control| Log::open(control.log, full_name(name), names.clone()));
@@ -127,6 +133,8 @@ pub fn run(
         json: (style == Style::Json).then(|| Lines::new(names.clone())),
         plain: Plain::new(names.clone()),
         hub: Hub::new(name, background.is_some(), names.clone()),
+        desk: Desk::default(),
+        ports: ports.as_ref().map(|offer| offer.places.clone()).unwrap_or_default(),
         starting: background.map(|background| (background, full_name(name))),
         metrics,
         log,
@@ -152,7 +160,7 @@ pub fn run(
     watch_keys(sender, |keys| keys.map_or(Event::InputEnded, Event::Keys), wanted);
     let leave = attachment.serve(&events, limit);
     let result = attachment.finish(&events, leave);
-    drop((guard, offer));
+    drop((guard, offer, ports));
     let (leave, outcome, ending) = result?;
     judge(&leave, &outcome, &ending)
 }
@@ -165,6 +173,26 @@ fn open_offer(control: &Control<'_>, sender: Sender<Event>) -> Result<Option<Off
             Ok(None)
         }
         offer => offer.map(Some),
+    }
+}
+
+/// Offers the named ports of the VMs, if they have some; without that everything else works, if somebody is here.
+fn open_ports(control: &Control<'_>, sender: &Sender<Event>) -> Result<Option<ports::Offer>> {
+    if control.ports.iter().all(|named| named.ports.is_empty()) {
+        return Ok(None);
+    }
+    match ports::Offer::open(control.folder, control.name, control.ports, sender, Event::Port) {
+        Err(failure) if control.background.is_none() => {
+            crate::ui::note(&failure.to_string());
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+        Ok(offer) => {
+            for (_, vm, port, path) in &offer.places {
+                crate::ui::note(&format!("port {port} of {vm}: {}", path.display()));
+            }
+            Ok(Some(offer))
+        }
     }
 }
 

@@ -310,6 +310,9 @@ impl Mux {
             }
             Heard::Hello { .. }
             | Heard::Room { .. }
+            | Heard::Port { .. }
+            | Heard::PortRoom { .. }
+            | Heard::PortClosed { .. }
             | Heard::Statistics(_)
             | Heard::Exits(_)
             | Heard::Events(_)

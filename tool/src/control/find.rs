@@ -88,6 +88,7 @@ pub fn find(layout: &Layout, wanted: Option<&str>, command: &str) -> Result<Clie
 pub fn remove_abandoned(path: &Path) {
     if UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
         let _ = fs::remove_file(path);
+        crate::ports::abandon(path);
     }
 }
 

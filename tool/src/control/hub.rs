@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use super::protocol::{Answer, Kind, Refusal, Request};
 use super::ring::Ring;
 use super::server::{Asked, Caller};
-use super::state::{Machine, Service, State, Vm};
+use super::state::{Machine, Port, Service, State, Vm};
 use super::told::Told;
 use crate::session::{Heard, start_failure};
 use crate::top::desk::Desk;
@@ -89,6 +89,7 @@ impl Hub {
                 seconds: 0,
                 vms,
                 services: Vec::new(),
+                ports: Vec::new(),
             },
             begin: Instant::now(),
             consoles: names.iter().map(|_| Ring::new(KEPT)).collect(),
@@ -99,6 +100,11 @@ impl Hub {
             desk: Desk::new(names.clone()),
             names,
         }
+    }
+
+    /// Takes which ports its VMs have, as they are now.
+    pub fn show_ports(&mut self, ports: Vec<Port>) {
+        self.machine.ports = ports;
     }
 
     /// Takes what was heard from the machine; true if that answers a client, and nobody else.

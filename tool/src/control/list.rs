@@ -109,8 +109,15 @@ mod tests {
         let vms = vec![vm("left", State::Running), vm("right", State::PoweredOff)];
         let (name, process) = ("two-linux-4711".to_owned(), 4711);
         let services = vec![Service { name: "console".to_owned(), vm: "right".to_owned(), crashes: 3 }];
-        let machine =
-            Listed::Machine(Machine { name, process, detached: true, seconds: 7300, vms, services });
+        let machine = Listed::Machine(Machine {
+            name,
+            process,
+            detached: true,
+            seconds: 7300,
+            vms,
+            services,
+            ports: Vec::new(),
+        });
         let silent = Listed::Silent {
             name: "other-1".to_owned(),
             error: "it speaks version 3, this is version 1".to_owned(),

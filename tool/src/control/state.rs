@@ -20,6 +20,22 @@ pub struct Machine {
     /// Its services, in the order of the bundle.
     #[serde(default)]
     pub services: Vec<Service>,
+    /// The named ports of its VMs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Port>,
+}
+
+/// A named port of a VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// The name of the VM.
+    pub vm: String,
+    /// Where its socket is.
+    pub path: String,
+    /// Whether a program is there.
+    pub connected: bool,
 }
 
 /// A VM of a machine.

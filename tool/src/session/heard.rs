@@ -111,6 +111,34 @@ pub enum Heard {
         /// So many bytes more.
         bytes: u16,
     },
+    /// What a guest wrote to a named port.
+    #[serde(skip)]
+    Port {
+        /// The VM.
+        vm: u8,
+        /// The port.
+        port: u8,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// A named port has room for more.
+    #[serde(skip)]
+    PortRoom {
+        /// The VM.
+        vm: u8,
+        /// The port.
+        port: u8,
+        /// So many bytes more.
+        bytes: u16,
+    },
+    /// A named port is closed, and can be opened again.
+    #[serde(skip)]
+    PortClosed {
+        /// The VM.
+        vm: u8,
+        /// The port.
+        port: u8,
+    },
     /// Input waits for a guest that does not read it. The session says so, not the machine.
     InputWaits {
         /// The VM.
@@ -165,6 +193,9 @@ impl Heard {
             | Heard::Resumed { vm, .. }
             | Heard::Crashed { vm, .. }
             | Heard::Room { vm, .. }
+            | Heard::Port { vm, .. }
+            | Heard::PortRoom { vm, .. }
+            | Heard::PortClosed { vm, .. }
             | Heard::InputWaits { vm, .. }
             | Heard::InputDropped { vm, .. }
             | Heard::Statistics(Statistics { vm, .. })
@@ -247,6 +278,9 @@ impl From<Up<'_>> for Heard {
             Up::Events(events) => Heard::Events(events),
             Up::Reply { command, outcome } => Heard::Reply { command, outcome },
             Up::Room { vm, bytes } => Heard::Room { vm, bytes },
+            Up::Port { vm, port, bytes } => Heard::Port { vm, port, bytes: bytes.to_vec() },
+            Up::PortRoom { vm, port, bytes } => Heard::PortRoom { vm, port, bytes },
+            Up::PortClosed { vm, port } => Heard::PortClosed { vm, port },
             Up::Done { crashed } => Heard::Done { crashed },
         }
     }

@@ -5,6 +5,7 @@ mod heard;
 mod input;
 mod line;
 mod listener;
+mod ports;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -18,6 +19,8 @@ pub use heard::{Heard, describe_stop, start_failure};
 use input::Inputs;
 use line::Line;
 pub use listener::Listener;
+use ports::Ports;
+pub use ports::{PortOf, WINDOW};
 
 use crate::failure::{Context, Result};
 use crate::qemu::Boot;
@@ -43,6 +46,7 @@ pub struct Session {
     child: Child,
     line: Line,
     inputs: Inputs,
+    ports: Ports,
     messages: std::thread::JoinHandle<String>,
     begin: Instant,
 }
@@ -96,7 +100,14 @@ impl Session {
             }
             text
         });
-        Ok(Session { child, line, inputs: Inputs::default(), messages, begin: Instant::now() })
+        Ok(Session {
+            child,
+            line,
+            inputs: Inputs::default(),
+            ports: Ports::default(),
+            messages,
+            begin: Instant::now(),
+        })
     }
 
     /// Takes note of what was heard, which may let more input go; returns what is to be said of it besides.
@@ -137,7 +148,51 @@ impl Session {
         while let Some((vm, bytes)) = self.inputs.next() {
             self.send(&Down::Input { vm, bytes: &bytes });
         }
+        while let Some((of, say)) = self.ports.next() {
+            self.send(&say.message(of));
+        }
         self.line.pump();
+    }
+
+    /// Takes what was heard of ports, and of VMs that start and stop. Returns the ports that a VM which has stopped has closed.
+    pub fn hear_of_ports(&mut self, heard: &Heard) -> Vec<PortOf> {
+        let closed = self.ports.hear(heard);
+        self.flow();
+        closed
+    }
+
+    /// Somebody comes to a port at which nobody is, and has room for [`WINDOW`] bytes.
+    pub fn connect_port(&mut self, of: PortOf) {
+        self.ports.connect(of);
+        self.flow();
+    }
+
+    /// They go. What the guest has not taken is gone, too.
+    pub fn disconnect_port(&mut self, of: PortOf) {
+        self.ports.disconnect(of);
+        self.flow();
+    }
+
+    /// Takes what they send. What the guest has not taken holds back what follows.
+    pub fn send_to_port(&mut self, of: PortOf, bytes: &[u8]) {
+        self.ports.push(of, bytes);
+        self.flow();
+    }
+
+    /// They have read so many bytes of the guest.
+    pub fn read_port(&mut self, of: PortOf, bytes: usize) {
+        self.ports.read(of, bytes);
+        self.flow();
+    }
+
+    /// Returns how many bytes the guest has not taken of what they have sent.
+    pub fn port_backlog(&self, of: PortOf) -> usize {
+        self.ports.backlog(of)
+    }
+
+    /// Says whether what was just heard of a port is for whoever is there now.
+    pub fn is_for_port(&self, of: PortOf) -> bool {
+        self.ports.is_for_them(of)
     }
 
     /// The terminal of a VM's console has another size.

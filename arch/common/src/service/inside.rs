@@ -89,22 +89,20 @@ impl<S: Space> Service<S> {
             }
         }
         if pending.has(Pending::INPUT) {
-            let Typed { count, characters, position, size, is_resized } = self.outside.typed();
-            if count == 0 && !is_resized {
+            let typed = self.outside.typed();
+            let Typed { port, count, characters, position, size, is_news } = typed;
+            if count == 0 && !is_news {
                 return;
             }
-            let event = Event::new(Kind::Input, [0, count, characters, position, size]);
+            let event = Event::new(Kind::Input, [port, count, characters, position, size]);
             let taken = handle(event).value.min(count);
-            if taken == 0 {
+            if self.outside.took(&typed, taken) {
+                // Perhaps it has room.
+                let _ = self.gate.post(Pending::INPUT);
+            } else if taken == 0 && count != 0 {
                 // It offers no room while it takes nothing of what there is.
-                if count != 0 {
-                    self.gate.withdraw(Pending::INPUT);
-                }
-                return;
+                self.gate.withdraw(Pending::INPUT);
             }
-            self.outside.took(taken);
-            // Perhaps there is more, and it has room.
-            let _ = self.gate.post(Pending::INPUT);
         }
     }
 
@@ -454,12 +452,23 @@ impl<S: Space> Service<S> {
             Some(Call::Log) if first <= abi::CHARACTERS => self.outside.log(first, [second, third]),
             Some(Call::Alarm) => return self.outside.alarm(first),
             Some(Call::Time) => return S::now(),
+            Some(Call::Send) => return self.send(first, [second, third]).unwrap_or(abi::REFUSED),
+            Some(Call::PortName) if !self.is_shared => {
+                return self.outside.port_name(first, second).unwrap_or(abi::REFUSED);
+            }
             Some(Call::Random) => return self.outside.random().unwrap_or(abi::REFUSED),
             Some(Call::Message) if self.message(third, first, second, meanwhile) => {}
             Some(Call::Decode) if self.decode(first, second, third) => {}
             _ => return abi::REFUSED,
         }
         0
+    }
+
+    /// Passes bytes on to the other side of a port. `None` if there is no such port: a shared service has none.
+    fn send(&self, argument: u64, words: [u64; 2]) -> Option<u64> {
+        let (port, count) = abi::split_port_count(argument);
+        let is_port = !self.is_shared && count <= abi::CHARACTERS;
+        is_port.then(|| self.outside.send(port, count, words)).flatten()
     }
 
     /// Sends a message to a member, if it is there. Most are for the vCPU on this CPU, whose request the service has just handled.
@@ -515,6 +524,7 @@ impl<S: Space> Service<S> {
             let _ = self.message(member, address, data, meanwhile);
         }
         if lines & abi::ROOM != 0 {
+            self.outside.has_room();
             // Whoever is inside finds it on the way out, and that is the caller.
             let _ = self.gate.post(Pending::INPUT);
         }

@@ -195,9 +195,11 @@ pub trait Idle: Meanwhile {
     fn now(&self) -> u64;
 }
 
-/// What a service that is a console is offered.
+/// What a service that is a console, or has ports, is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Typed {
+    /// The port, or 0 of a console.
+    pub port: u64,
     /// How many characters: at most eight.
     pub count: u64,
     /// The characters.
@@ -206,8 +208,8 @@ pub struct Typed {
     pub position: u64,
     /// The size of the terminal, as [`abi::terminal_size`] has it.
     pub size: u64,
-    /// The service was not told that size yet.
-    pub is_resized: bool,
+    /// The service was not told that size yet, or how the port is.
+    pub is_news: bool,
 }
 
 /// What a service's calls reach.
@@ -232,8 +234,18 @@ pub trait Outside: Sync {
     fn alarm(&self, at: u64) -> u64;
     /// Returns what was typed and the service has not taken, and the size of its terminal, which is told then.
     fn typed(&self) -> Typed;
-    /// The service has taken so many of those.
-    fn took(&self, count: u64);
+    /// The service has taken so many of those, or knows the news of a port. Says whether there is more to offer at once.
+    fn took(&self, typed: &Typed, count: u64) -> bool;
+    /// The service has room again for what it did not take.
+    fn has_room(&self) {}
+    /// Passes bytes on to the other side of a port; returns [how the port is](abi::Sent) then, or `None` if there is no such port.
+    fn send(&self, _port: u64, _count: u64, _words: [u64; 2]) -> Option<u64> {
+        None
+    }
+    /// Returns a word of a port's name; `None` if there is no such port.
+    fn port_name(&self, _port: u64, _word: u64) -> Option<u64> {
+        None
+    }
     /// Lets the machine's device that it drives reach memory and interrupt, or no longer.
     fn allow(&self, allowed: bool);
     /// An interrupt of that device is handled: the next one may come.

@@ -190,13 +190,29 @@ impl Outside for World {
             characters: u64::from_le_bytes(word),
             position: self.taken.load(Ordering::Relaxed),
             size: self.size.load(Ordering::Relaxed),
-            is_resized: self.is_resized.swap(false, Ordering::Relaxed),
+            is_news: self.is_resized.swap(false, Ordering::Relaxed),
+            ..Typed::default()
         }
     }
 
-    fn took(&self, count: u64) {
+    fn took(&self, typed: &Typed, count: u64) -> bool {
+        if typed.port != 0 {
+            self.say(format!("took {count} of {}", typed.port));
+            return false;
+        }
         self.taken.fetch_add(count, Ordering::Relaxed);
         self.typed.lock().unwrap().drain(..count as usize);
+        count != 0
+    }
+
+    fn send(&self, port: u64, count: u64, words: [u64; 2]) -> Option<u64> {
+        let bytes: Vec<u8> = abi::characters(count, words).collect();
+        self.say(format!("send {port}: {}", String::from_utf8_lossy(&bytes)));
+        (port == 1).then_some(count)
+    }
+
+    fn port_name(&self, port: u64, word: u64) -> Option<u64> {
+        (port == 1).then_some(word)
     }
 
     fn allow(&self, allowed: bool) {

@@ -285,7 +285,11 @@ impl Machine {
         match device {
             ServiceDevice::Uart => Site::Device(place(map.uart)),
             ServiceDevice::Extra => Site::Device(place(map.service)),
-            ServiceDevice::Pci | ServiceDevice::Network | ServiceDevice::Entropy | ServiceDevice::Console => {
+            ServiceDevice::Pci
+            | ServiceDevice::Network
+            | ServiceDevice::Entropy
+            | ServiceDevice::Console
+            | ServiceDevice::Ports => {
                 let window = map.virtio.device(slot.saturating_sub(1) as usize);
                 match window.filter(|_| self.chosen.virtio == Transport::Mmio) {
                     Some(window) => Site::Mmio(place(window)),

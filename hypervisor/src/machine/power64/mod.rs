@@ -204,7 +204,11 @@ impl Machine {
             ServiceDevice::Extra => {
                 Place { reach: Reach::Memory, base: SERVICE.base, size: SERVICE.size, line: NO_SOURCE }
             }
-            ServiceDevice::Pci | ServiceDevice::Network | ServiceDevice::Entropy | ServiceDevice::Console => {
+            ServiceDevice::Pci
+            | ServiceDevice::Network
+            | ServiceDevice::Entropy
+            | ServiceDevice::Console
+            | ServiceDevice::Ports => {
                 return Site::Function(self.function(slot));
             }
         })

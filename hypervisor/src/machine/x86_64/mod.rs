@@ -188,7 +188,11 @@ impl Machine {
             ServiceDevice::Extra => {
                 Place { reach: Reach::Memory, base: pc::SERVICE, size: 0x1000, line: pc::SERVICE_IRQ.into() }
             }
-            ServiceDevice::Pci | ServiceDevice::Network | ServiceDevice::Entropy | ServiceDevice::Console => {
+            ServiceDevice::Pci
+            | ServiceDevice::Network
+            | ServiceDevice::Entropy
+            | ServiceDevice::Console
+            | ServiceDevice::Ports => {
                 return Site::Function(self.function(slot));
             }
         })

@@ -116,7 +116,8 @@ impl Host {
         let mut bytes = [0; 8];
         bytes[..count].copy_from_slice(&self.typed[..count]);
         let typed = Characters { count: count as u64, words: [u64::from_le_bytes(bytes), 0] };
-        let taken = self.event(Event::Input { typed, position: self.taken, size: self.size });
+        let (position, size) = (self.taken, self.size);
+        let taken = self.event(Event::Input { device: 0, typed, position, size });
         assert!(taken <= count as u64);
         self.typed.drain(..taken as usize);
         self.taken += taken;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `console`: what it means, and every mistake in it.
+//! `console` and `ports`: what they mean, and every mistake in them.
 
 use super::*;
 
@@ -29,4 +29,40 @@ fn mistakes_in_consoles_are_shown() {
     let what =
         "the virtio console `console-a` may keep the real-time VM `b` waiting: `a` shares a CPU with it";
     expect(&text, &[("\"virtio\"", what, "or take `console` out")]);
+}
+
+#[test]
+fn each_vm_with_ports_has_a_service_behind_its_console() {
+    let text =
+        vms(&["ports = [\"agent\", \"log.1_x-y\"]\nconsole = \"virtio\"", "ports = []", "ports = [\"a\"]"]);
+    let config = parse_text(&text).unwrap();
+    let services: Vec<_> =
+        config.services.iter().map(|service| (service.name.value.as_str(), service.ports.as_str())).collect();
+    assert_eq!(services, [("console-a", ""), ("ports-a", "agent log.1_x-y"), ("ports-c", "a")]);
+    let service = &config.services[1];
+    assert_eq!((service.device, service.vm, service.memory), (ServiceDevice::Ports, Some(0), true));
+    assert_eq!((service.limit, &service.program.value), (1_000_000_000, &Program::Ours("ports".into())));
+}
+
+#[test]
+fn mistakes_in_ports_are_shown() {
+    let with = |text: &str| format!("{MINIMAL}{text}\n");
+    expect(&with("ports = \"agent\""), &[("\"agent\"", "must be a list of names such as", "")]);
+    let twice = with("ports = [\"agent\", \"Agent\", \"..\", \"agent\"]");
+    let same = "there are two ports with the name `agent`";
+    let wanted = [
+        ("\"Agent\"", "`Agent` cannot be a port's name", "1 to 31 characters of a-z"),
+        ("\"..\"", "`..` cannot be a port's name", "1 to 31 characters of a-z"),
+        ("\"agent\"", same, "its own"),
+    ];
+    expect(&twice, &wanted);
+    let many: Vec<String> = (0..14).map(|number| format!("\"p{number}\"")).collect();
+    let many = with(&format!("ports = [{}]", many.join(", ")));
+    expect(&many, &[("\"p13\"", "at most 13 ports", "take the others out")]);
+    let on_demand = with("mapping = \"on-demand\"\nports = [\"agent\"]");
+    expect(&on_demand, &[("\"agent\"", "no service of ports reaches its memory", "take `ports` out")]);
+    let text = vms(&[&format!("{SHARED}ports = [\"agent\"]"), &format!("{SHARED}realtime = 5")]);
+    let what =
+        "the service of ports `ports-a` may keep the real-time VM `b` waiting: `a` shares a CPU with it";
+    expect(&text, &[("\"agent\"", what, "or take `ports` out")]);
 }

@@ -36,6 +36,29 @@ fn calls_are_served_and_their_results_come_back() {
 }
 
 #[test]
+fn bytes_go_to_ports_that_are_there() {
+    let word = u64::from_le_bytes(*b"hello\0\0\0");
+    let calls = [
+        Step::Done(0, 0),
+        Step::Call(Call::Send, [abi::port_count(1, 5), word, 0]),
+        Step::Call(Call::Send, [abi::port_count(2, 5), word, 0]),
+        Step::Call(Call::Send, [abi::port_count(1, 17), word, 0]),
+        Step::Call(Call::PortName, [1, 3, 0]),
+        Step::Call(Call::PortName, [2, 3, 0]),
+        Step::Done(1, 0),
+    ];
+    let (service, world) = service(&calls);
+    assert_eq!(access(&service), 1);
+    assert_eq!(said(world), ["send 1: hello", "send 2: hello"]);
+    let results = [5, u64::MAX, u64::MAX, 3, u64::MAX].map(|result| format!("resume Some({result})"));
+    assert_eq!(heard(&service)[3..], results);
+    let (shared, world) = shared(&after(3, calls[1]));
+    shared.attach(0, vec![], None).unwrap();
+    access_of(&shared, 0);
+    assert!(said(world).iter().all(|what| !what.starts_with("send")), "a port is of one VM");
+}
+
+#[test]
 fn random_numbers_come_from_outside_and_are_refused_if_there_are_none() {
     let random = Step::Call(Call::Random, [0; 3]);
     let (service, world) = service(&[Step::Done(0, 0), random, random, random, Step::Done(1, 0)]);

@@ -47,7 +47,9 @@ impl Outside for Nothing {
     fn typed(&self) -> Typed {
         Typed::default()
     }
-    fn took(&self, _: u64) {}
+    fn took(&self, _: &Typed, _: u64) -> bool {
+        false
+    }
     fn allow(&self, _: bool) {}
     fn unmask(&self) {}
     fn crashed(&self, _: u32, _: core::fmt::Arguments<'_>) {

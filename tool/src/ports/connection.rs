@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A program that is at a port. Whoever has bytes for it never waits: it has told for how many it has room.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::desk::Says;
+use crate::session::PortOf;
+
+/// How many bytes are read or written at once.
+const PIECE: usize = 4096;
+/// How often it is looked at whether a program is there that waits for its guest.
+const TICK: Duration = Duration::from_millis(200);
+/// Without waiting.
+const NOW: &Timespec = &Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// The bytes on their way to a program.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: VecDeque<u8>,
+    /// Nothing more comes.
+    is_closed: bool,
+    /// All was written, or nothing can be.
+    is_done: bool,
+}
+
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts bytes in.
+    pub fn push(&self, bytes: &[u8]) {
+        self.lock().bytes.extend(bytes);
+        self.changed.notify_all();
+    }
+
+    /// Nothing more comes: the connection ends when all is written.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the connection has ended, but not longer than until `deadline`.
+    pub fn finish(&self, deadline: Instant) {
+        let mut state = self.lock();
+        while !state.is_done {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Takes some bytes out; waits for some. `None` if there will be no more.
+    fn next(&self) -> Option<Vec<u8>> {
+        let mut state = self.lock();
+        while state.bytes.is_empty() && !state.is_closed {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let count = state.bytes.len().min(PIECE);
+        (count != 0).then(|| state.bytes.drain(..count).collect())
+    }
+
+    fn end(&self) {
+        self.lock().is_done = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Serves a program at a port, by two threads, until it goes or is sent away. What it does is said to the main loop.
+pub fn serve<E: Send + 'static>(
+    stream: UnixStream,
+    of: PortOf,
+    id: u64,
+    sender: Sender<E>,
+    wrap: fn(Says) -> E,
+) {
+    let Ok(writer) = stream.try_clone() else { return };
+    let outbox = Arc::new(Outbox::default());
+    let (more, wanted) = channel();
+    let come = Says::Come { of, id, outbox: Arc::clone(&outbox), more };
+    if sender.send(wrap(come)).is_err() {
+        return;
+    }
+    let reading = sender.clone();
+    std::thread::spawn(move || read(stream, of, id, &reading, wrap, &wanted));
+    std::thread::spawn(move || write(writer, of, id, &outbox, &sender, wrap));
+}
+
+/// Reads a piece, and another one when that is wanted.
+fn read<E>(
+    mut stream: UnixStream,
+    of: PortOf,
+    id: u64,
+    sender: &Sender<E>,
+    wrap: fn(Says) -> E,
+    wanted: &Receiver<()>,
+) {
+    let mut buffer = [0; PIECE];
+    loop {
+        let count = stream.read(&mut buffer).unwrap_or(0);
+        let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+        let sent = sender.send(wrap(Says::Sends { of, id, bytes: bytes.to_vec() }));
+        let gone = || drop(sender.send(wrap(Says::IsGone { of, id })));
+        if sent.is_err() || !wait(wanted, &stream, gone) {
+            return;
+        }
+    }
+    let _ = sender.send(wrap(Says::Ends { of, id }));
+    has_hung_up(&stream, None);
+    let _ = sender.send(wrap(Says::IsGone { of, id }));
+}
+
+/// Waits until more is wanted; false if nothing will be. If the program goes meanwhile, that is said.
+fn wait(wanted: &Receiver<()>, stream: &UnixStream, gone: impl Fn()) -> bool {
+    let mut is_told = false;
+    loop {
+        match wanted.recv_timeout(TICK) {
+            Ok(()) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) if !is_told && has_hung_up(stream, Some(NOW)) => {
+                is_told = true;
+                gone();
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Says whether the program has closed the connection, or waits for that.
+fn has_hung_up(stream: &UnixStream, patience: Option<&Timespec>) -> bool {
+    // That one comes without being asked for.
+    let mut descriptors = [PollFd::new(stream, PollFlags::empty())];
+    poll(&mut descriptors, patience).is_ok_and(|count| count != 0)
+}
+
+/// Writes what comes. A program that is gone has read it, so that nobody waits for it.
+fn write<E>(
+    mut stream: UnixStream,
+    of: PortOf,
+    id: u64,
+    outbox: &Outbox,
+    sender: &Sender<E>,
+    wrap: fn(Says) -> E,
+) {
+    while let Some(bytes) = outbox.next() {
+        let _ = stream.write_all(&bytes);
+        if sender.send(wrap(Says::Reads { of, id, bytes: bytes.len() })).is_err() {
+            break;
+        }
+    }
+    let _ = stream.shutdown(Shutdown::Both);
+    outbox.end();
+}
