@@ -59,7 +59,6 @@ impl Output {
                 };
                 left -= 1;
                 queue.complete(memory, cursor.finish(), 0)?;
-                queue.show(memory)?;
             }
             interrupt |= queue.publish(memory)?;
             if left == 0 || !queue.arm(memory)? {
