@@ -43,10 +43,11 @@ impl Driven {
     }
 
     /// Lets it reach the memory of the only VM that its service serves, and says in the windows where, if an IOMMU keeps it to that. Otherwise
-    /// the program copies. The function is silent. False if that should be, and there is no memory for tables.
+    /// the program copies, as it does for memory that is mapped on demand: a function that finds nothing mapped fails, and does not wait. The
+    /// function is silent. False if that should be, and there is no memory for tables.
     #[must_use = "the program copies then"]
     pub fn lend(&self, windows: &mut [Window]) -> bool {
-        if !self.lends {
+        if !self.lends || windows.iter().any(|window| window.on_demand) {
             return true;
         }
         let pieces: Vec<Range> =
