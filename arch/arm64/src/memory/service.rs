@@ -441,7 +441,7 @@ mod tests {
             let blocks = |shown: &Shown| [0, 2, 4, 6].map(|mib| block(shown, window.address + mib * MIB));
             assert_eq!(blocks(&shown), [None; 4]);
             // SAFETY: tables of the test, and nobody uses what they map.
-            let mut supplied = |place, host| unsafe { shown.space.supply(place, host, attributes(&window)) };
+            let supplied = |place, host| unsafe { shown.space.supply(place, host, attributes(&window)) };
             assert!(supplied(window.address + 3 * MIB, host + 2 * MIB));
             assert!(!supplied(window.address + SLOT, host), "no window is there");
             let allowed = if is_vhe { Permission::ReadOnly } else { Permission::ReadWrite };
