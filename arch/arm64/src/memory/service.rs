@@ -446,9 +446,7 @@ mod tests {
             assert!(!supplied(window.address + SLOT, host), "no window is there");
             let allowed = if is_vhe { Permission::ReadOnly } else { Permission::ReadWrite };
             let there = Some((host + 2 * MIB, 2 * MIB, allowed));
-            if is_vhe {
-                assert_eq!(blocks(&shown), [None, there, None, None]);
-            }
+            assert_eq!(blocks(&shown), [None, there, None, None]);
             shown.close(&mut Heap, 0);
             assert_eq!(blocks(&shown), [None; 4]);
         }

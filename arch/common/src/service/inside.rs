@@ -454,11 +454,12 @@ impl<S: Space> Service<S> {
     /// and says so: the service may repeat what it did.
     #[cold]
     unsafe fn supply(&self, meanwhile: &mut impl Meanwhile) -> bool {
-        // SAFETY: the caller's promise, for all of these.
+        // SAFETY: the caller's promise.
         let Some(address) = (unsafe { self.space.missed() }) else { return false };
         let Some((member, window)) = self.on_demand(address) else { return false };
         let offset = address - window.address;
         // A service is not late because it was the first that touched something.
+        // SAFETY: as above.
         let touched = unsafe {
             self.space.excuse(|| {
                 let touched = self.outside.touch(member, window.guest + offset);
