@@ -122,7 +122,7 @@ pub unsafe fn reach<F: Format, C: Clear>(
     is_wanted: impl Fn() -> bool,
 ) -> Touch {
     // SAFETY: the caller's promise.
-    match unsafe { touch::<F, C>(blocks, address, host, attributes, is_wanted) } {
+    match unsafe { touch::<F, C>(blocks, address, host, attributes, &is_wanted) } {
         Touch::Again if is_mapped::<F, C>(blocks, address, attributes) => Touch::Mapped,
         touched => touched,
     }
