@@ -440,7 +440,7 @@ impl<S: Space> Service<S> {
                         return Err((Crash::Fault, left));
                     }
                     if self.gate.is_killed() {
-                        return Err((Crash::Killed, left));
+                        return Err((Crash::Killed, Left::Interrupt));
                     }
                     None
                 }
