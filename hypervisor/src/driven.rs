@@ -43,12 +43,13 @@ impl Driven {
     }
 
     /// Lets it reach the memory of the only VM that its service serves, and says in the windows where, if an IOMMU keeps it to that. Otherwise
-    /// the program copies. The function is silent.
+    /// the program copies, as it does for memory that is mapped on demand: a function that finds nothing mapped fails, and does not wait. The
+    /// function is silent.
     ///
     /// # Errors
     /// When that should be, and cannot.
     pub fn lend(&self, windows: &mut [Window]) -> Result<(), Unlent> {
-        if !self.lends {
+        if !self.lends || windows.iter().any(|window| window.on_demand) {
             return Ok(());
         }
         let pieces: Vec<Range> =

@@ -41,6 +41,7 @@ pub fn scenarios() -> Vec<Scenario> {
         "apic = \"xapic\"\ncmdline = \"pci=ports pv-eoi=off\"",
     ));
     scenarios.push(bare(Isa::Power64, "disks/bare", ""));
+    scenarios.extend(Isa::ALL.map(|isa| bare(isa, "disks/on-demand", "mapping = \"on-demand\"")));
     scenarios.push(bare(Isa::Power64, "disks/bare-xics", "interrupts = \"xics\""));
     scenarios.extend(Isa::ALL.map(|isa| match isa {
         Isa::Arm64 => own_cpu(isa),
@@ -155,9 +156,10 @@ pub fn kills(kills: usize) -> Vec<Step> {
     steps
 }
 
-/// The services of both disks are killed again and again while the guest writes, and reads what it has written.
+/// The services of both disks are killed again and again while the guest writes, and reads what it has written. They are the first that
+/// touch some of its memory.
 fn killed(name: &str, kills: usize) -> Scenario {
-    let config = vm("linux", "\"data\", \"script\"", "") + DISKS;
+    let config = vm("linux", "\"data\", \"script\"", "mapping = \"on-demand\"") + DISKS;
     let mut steps = is_up(0).to_vec();
     steps.push(Step::Type(0, "sh /dev/vdb rounds\r"));
     steps.extend(self::kills(kills));

@@ -49,6 +49,7 @@ pub fn scenarios() -> Vec<Scenario> {
     all.chain(refused)
         .chain(restarted().on_all())
         .chain(Isa::ALL.map(hostile))
+        .chain([on_demand()])
         .chain([no_iommu()])
         .chain(bypassing().on_all())
         .chain([strays("drives/stray", "nvme0"), strays("drives/stray-virtio", "virtio0")])
@@ -337,6 +338,14 @@ fn hostile(isa: Isa) -> Scenario {
     let partition = vec![0; 4 << 20];
     let machine = gpt::disk(&[&[0x55; 8 * BLOCK], &partition, &partition, &[0xaa; 8 * BLOCK]]);
     scenario.with_config(config).file("machine", machine)
+}
+
+/// The controller is not lent memory that is mapped on demand: what it wrote there would be cleared when the guest touches it.
+fn on_demand() -> Scenario {
+    let scenario = bare(Isa::X86_64, "drives/on-demand", "mapping = \"on-demand\"");
+    let disk = "device = \"nvme0\"\npartition = 1\ntime-limit = \"1s\"\nimage = \"machine\"\n";
+    let config = scenario.config.replacen("size = \"4MiB\"\n", disk, 1);
+    scenario.with_config(config).file("machine", gpt::disk(&[&vec![0; 4 << 20]]))
 }
 
 /// The power is lost again and again behind a flush.

@@ -22,7 +22,8 @@ pub fn scenarios() -> Vec<Scenario> {
         [guests::selftest("virt", 4, "trapped"), guests::facilities_shared("[0, 1]"), linux::boot(4, "virt")];
     let old = old.into_iter().chain(refusals::protections()).map(|scenario| on("cortex-a57", scenario));
     let newer = newer.map(|scenario| on("cortex-a72", scenario));
-    let disk = super::disks::bare(turnstile::isa::Isa::Arm64, "disks/bare", "");
+    let more = "mapping = \"on-demand\"";
+    let disk = super::disks::bare(turnstile::isa::Isa::Arm64, "disks/on-demand", more);
     old.chain(newer).chain(refused.map(without_vhe)).chain([without_vhe(disk)]).collect()
 }
 

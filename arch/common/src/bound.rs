@@ -34,6 +34,12 @@ impl Bound {
         self.slice
     }
 
+    /// What has passed since `from` does not count for the event that began at `begun`.
+    pub fn excuse(&self, begun: u64, from: u64, now: u64) {
+        self.is_late(begun, from);
+        self.seen.set(now);
+    }
+
     /// Says whether the bound of the event that began at `begun` is used up; to be asked after each interrupt.
     pub fn is_late(&self, begun: u64, now: u64) -> bool {
         if self.begun.replace(begun) != begun {
@@ -68,6 +74,17 @@ mod tests {
         let bound = Bound::new(80);
         let late = (1..).find(|tick| bound.is_late(7, 7 + tick));
         assert_eq!(late, Some(80));
+    }
+
+    #[test]
+    fn what_is_excused_does_not_count() {
+        let bound = Bound::new(80);
+        for tick in 1..8 {
+            bound.excuse(7, 7 + 10 * tick, 7 + 10 * tick);
+        }
+        bound.excuse(7, 77, 5000);
+        assert!(!bound.is_late(7, 5009));
+        assert!(bound.is_late(7, 5010), "and the rest does");
     }
 
     #[test]

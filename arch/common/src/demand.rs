@@ -110,6 +110,44 @@ unsafe fn clear<C: Clear>(host: u64, mut cleared: u64, is_wanted: impl Fn() -> b
     cleared
 }
 
+/// As [`touch`], for who is to know that the block is mapped by now, whoever has mapped it: [`Touch::Mapped`] says that.
+///
+/// # Safety
+/// As for [`touch`].
+pub unsafe fn reach<F: Format, C: Clear>(
+    blocks: &Blocks<F>,
+    address: u64,
+    host: u64,
+    attributes: F::Attributes,
+    is_wanted: impl Fn() -> bool,
+) -> Touch {
+    // SAFETY: the caller's promise.
+    match unsafe { touch::<F, C>(blocks, address, host, attributes, &is_wanted) } {
+        Touch::Again if is_mapped::<F, C>(blocks, address, attributes) => Touch::Mapped,
+        touched => touched,
+    }
+}
+
+/// Maps the block that contains `address` and is at `host` in tables of somebody else who reaches that memory, as these `attributes` say.
+/// False if these tables have no place for it.
+///
+/// # Safety
+/// The block is cleared. The tables are prepared for it and mapped one to one, and nothing else changes them meanwhile.
+pub unsafe fn supply<F: Format, C: Clear>(
+    blocks: &Blocks<F>,
+    address: u64,
+    host: u64,
+    attributes: F::Attributes,
+) -> bool {
+    // SAFETY: as for `touch`, by the caller's promise.
+    let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
+    let read = |table, index| C::in_memory(word(table, index).load(Ordering::Relaxed));
+    let Some(slot) = blocks.slot(address, PhysAddr(block(host)), attributes, read) else { return false };
+    // Release: as in `touch`.
+    word(slot.table, slot.index).store(C::in_memory(slot.entry), Ordering::Release);
+    true
+}
+
 /// Clears and maps the block before this returns, as [`touch`] does, unless it is mapped: for memory that the hypervisor itself is
 /// about to reach. False if it is no memory that is mapped on demand.
 ///
@@ -124,10 +162,9 @@ unsafe fn settle<F: Format, C: Clear>(
     loop {
         // Who has taken the entry waits for nobody, and gives it back.
         // SAFETY: the caller's promise.
-        match unsafe { touch::<F, C>(blocks, address, host, attributes, || false) } {
+        match unsafe { reach::<F, C>(blocks, address, host, attributes, || false) } {
             Touch::Mapped => return true,
             Touch::Foreign => return false,
-            Touch::Again if is_mapped::<F, C>(blocks, address, attributes) => return true,
             Touch::Again => {}
         }
     }
@@ -257,6 +294,36 @@ mod tests {
         assert!((0..BLOCK).all(|offset| byte(machine.1, offset) == 0));
         assert!(settled(0x1000), "once");
         assert!(!settled(4 << 30));
+    }
+
+    #[test]
+    fn who_reaches_a_block_knows_when_it_is_mapped() {
+        let machine = machine();
+        // SAFETY: as above.
+        let reached =
+            |is_wanted: bool| unsafe { reach::<_, Plain>(&machine.0, 0x1234, machine.1, RAM, || is_wanted) };
+        assert_eq!(reached(true), Touch::Again, "one slice of it is cleared");
+        assert_eq!(reached(false), Touch::Mapped);
+        assert_eq!(reached(true), Touch::Mapped, "and stays so");
+    }
+
+    #[test]
+    fn others_get_a_block_in_their_own_tables() {
+        let mut table = PageTable::new(Nested::new(true, 48), &mut Heap).unwrap();
+        let there = (1 << 30) + BLOCK;
+        table
+            .map_on_demand(&mut Heap, there, PhysAddr(4 * BLOCK), 2 * BLOCK, NestedAttributes::DATA)
+            .unwrap();
+        // SAFETY: tables of the test, of which nobody uses what they map.
+        let supplied = |address, host| unsafe {
+            supply::<_, Plain>(&table.blocks(), address, host, NestedAttributes::DATA)
+        };
+        assert!(supplied(there + BLOCK + 0x1234, 5 * BLOCK + 0x1234));
+        let found = table.translate(&Heap, there + BLOCK + 8).unwrap();
+        assert_eq!((found.address.0, found.size), (5 * BLOCK + 8, BLOCK));
+        assert_eq!(found.attributes, NestedAttributes::DATA);
+        assert!(table.translate(&Heap, there).is_none(), "and no other");
+        assert!(!supplied(4 << 30, 0), "where nothing is prepared");
     }
 
     /// CPUs that touch a block at once, some of them interrupted: each writes a byte as soon as the block is mapped, and nobody

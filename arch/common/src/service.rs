@@ -38,6 +38,7 @@ use self::members::{Member, Reached};
 use self::own::Own;
 pub use self::places::{DEVICE, Mapping, Places, SLOT, SLOTS};
 pub use self::space::{Idle, Left, Meanwhile, Outside, Over, Space, Storage, Typed, Window};
+pub use crate::demand::Touch;
 
 /// A service. `S` is the architecture's part.
 pub struct Service<S> {

@@ -136,14 +136,14 @@ impl<T> ForLife<T> {
     /// Sets it for the next life.
     ///
     /// # Safety
-    /// Nobody has what [`ForLife::get`] returned, or gets it meanwhile: no vCPU runs, and the start of the VM is ordered behind
-    /// this.
+    /// Nobody has what [`ForLife::get`] returned, or gets it meanwhile: no vCPU runs, no service reaches the VM's memory, and the start of the VM
+    /// is ordered behind this.
     pub unsafe fn begin(&self, value: T) {
         // SAFETY: the caller's promise.
         unsafe { *self.0.get() = value };
     }
 
-    /// Returns it. For the VM's vCPUs, from the start of one to its stop.
+    /// Returns it. For the VM's vCPUs, from the start of one to its stop, and for who is inside a service that reaches its memory.
     #[inline(always)] // An address computation.
     pub fn get(&self) -> &T {
         // SAFETY: nobody writes meanwhile, as who writes has promised.

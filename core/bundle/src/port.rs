@@ -9,7 +9,7 @@ use crate::error::BundleError;
 use crate::port_error::PortError;
 use crate::service::{ServiceDevice, ServiceSpec};
 use crate::service_error::{ServiceError, ServiceLabel};
-use crate::spec::{Mapping, VmSpec};
+use crate::spec::VmSpec;
 use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS};
 
 /// A port of a network: a PCI function of one VM. Its number among the network's ports is that of the VM as a member of the service.
@@ -40,9 +40,6 @@ impl PortSpec {
             return Err(PortError::NotNetwork(self.service));
         }
         let vm = vms.get(self.vm).ok_or(PortError::NoVm(self.vm))?;
-        if vm.mapping == Mapping::OnDemand {
-            return Err(PortError::OnDemand);
-        }
         if self.mac == [0; 6] {
             return Err(PortError::ZeroMac);
         }

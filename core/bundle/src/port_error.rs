@@ -16,8 +16,6 @@ pub enum PortError {
     NotNetwork(usize),
     /// It is of a VM that does not exist.
     NoVm(usize),
-    /// Its VM's memory is mapped on demand.
-    OnDemand,
     /// Its address is all zeros.
     ZeroMac,
     /// Its address is that of a group.
@@ -46,9 +44,6 @@ impl fmt::Display for PortError {
                 write!(f, "it is of service {service}, which is no network; its device must be `network`")
             }
             Self::NoVm(vm) => write!(f, "it is of VM {vm}, which does not exist"),
-            Self::OnDemand => f.write_str(
-                "its network reaches its VM's memory, which is mapped on demand; map it at the start",
-            ),
             Self::ZeroMac => f.write_str("its address is zero; give another one"),
             Self::GroupMac => {
                 f.write_str("its address is that of a group; give one whose first byte is even")

@@ -19,8 +19,6 @@ pub enum ServiceError {
     NoVm(usize),
     /// It may take this many nanoseconds for an event.
     Limit(u64),
-    /// It is to reach memory that is mapped on demand.
-    OnDemand,
     /// Its program.
     Program(image::Error),
     /// The service of this index has the same name.
@@ -81,9 +79,6 @@ impl fmt::Display for ServiceError {
             Self::NoVm(vm) => write!(f, "it serves VM {vm}, which does not exist"),
             Self::Limit(limit) => {
                 write!(f, "it may take {limit} ns for an event; give 100 microseconds to 1 second")
-            }
-            Self::OnDemand => {
-                f.write_str("it reaches its VM's memory, which is mapped on demand; map it at the start")
             }
             Self::Program(error) => write!(f, "its program cannot be used: {error}"),
             Self::SameName(other) => write!(f, "service {other} has the same name; rename one"),

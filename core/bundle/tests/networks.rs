@@ -111,11 +111,7 @@ fn wrong_networks_are_refused() {
     let unused = write_with(&vms, &[lan, network(&program, "other")], &[], &[port(0, 0)]).unwrap_err();
     assert!(unused.to_string().contains("service `other`: it is a network without ports"));
     vms[1].mapping = Mapping::OnDemand;
-    let on_demand = write_with(&vms, &[lan], &[], &[port(0, 0), port(0, 1)]).unwrap_err();
-    assert_eq!(
-        on_demand.to_string(),
-        "port 1: its network reaches its VM's memory, which is mapped on demand; map it at the start"
-    );
+    assert!(write_with(&vms, &[lan], &[], &[port(0, 0), port(0, 1)]).is_ok(), "its memory may come later");
 }
 
 #[test]

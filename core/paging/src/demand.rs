@@ -150,7 +150,7 @@ impl<F: Format> Blocks<F> {
 
     /// Finds the place of the entry for the block that contains `address` and is at `output`. `None` if there is none: the
     /// address was not prepared, or is mapped by smaller pages. `read` reads an entry of a table.
-    #[inline] // Once per exit that maps a block.
+    #[inline(always)] // Once per exit that maps a block, each with a copy.
     pub fn slot(
         &self,
         address: u64,

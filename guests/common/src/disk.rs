@@ -24,6 +24,10 @@ const STRIDE: u64 = 100;
 /// In the first piece: there was a life before. What follows is the configuration space that it has found.
 const MARK: u64 = 0x6c69_6665_2d6f_6e65;
 const HEADER: u64 = 64;
+/// Where it is written what is read from memory that nobody has touched: between the last pieces.
+const UNTOUCHED: u64 = (PIECES - 1) * STRIDE + STRIDE / 2;
+/// Bytes of memory that a hypervisor may map at once, at its first touch.
+const BLOCK: u64 = 2 << 20;
 
 /// Does it all; returns whether the machine is to be reset for the second life.
 pub fn run(console: &mut impl Write, machine: &Machine) -> bool {
@@ -103,7 +107,38 @@ impl Run {
             self.that(console, same, "the configuration space is not as it was at first");
         }
         self.pieces(console, &mut disk, READ);
+        self.untouched(console, &mut disk);
         first
+    }
+
+    /// Has the disk be the first that reads and writes some memory: it is zero, whatever the life before has left there, and what the disk
+    /// writes stays.
+    fn untouched(&mut self, console: &mut impl Write, disk: &mut Disk<'_>) {
+        let machine = disk.machine();
+        let block = |number| (machine.memory & !(BLOCK - 1)) + number * BLOCK;
+        let words = || (0..MOST).step_by(8);
+        let write = |place: u64, value: fn(u64) -> u64| {
+            words().for_each(|at| (machine.write)(place + at, 8, value(at)));
+        };
+        let is =
+            |place: u64, value: fn(u64) -> u64| words().all(|at| (machine.read)(place + at, 8) == value(at));
+        let data = machine.memory + DATA;
+        write(data, |at| !at);
+        let right = disk.request_at(block(2), WRITE, UNTOUCHED, MOST)
+            && disk.request(READ, UNTOUCHED, MOST)
+            && is(data, |_| 0);
+        self.that(console, right, "memory that the disk has read first");
+        write(data, |at| !at);
+        // Some of it before a block's end, and the rest behind.
+        let place = block(4) - SECTOR;
+        let right = disk.request(WRITE, UNTOUCHED, MOST)
+            && disk.request_at(place, READ, UNTOUCHED, MOST)
+            && is(place, |at| !at)
+            && is(place - MOST, |_| 0)
+            && is(place + MOST, |_| 0);
+        self.that(console, right, "memory that the disk has written first");
+        // What the next life must not find.
+        [block(2), place - MOST, place + MOST].into_iter().for_each(|place| write(place, |_| MARK));
     }
 
     /// Writes or reads all pieces; each has an interrupt of its own.

@@ -12,7 +12,7 @@ use super::{Hosted, LINE, Member, OFFERED};
 use crate::alarm;
 use crate::arch::cpu;
 use crate::arch::exit::server;
-use crate::arch::service::{Outside, Typed};
+use crate::arch::service::{Outside, Touch, Typed};
 use crate::arch::time;
 use crate::driven;
 use crate::line;
@@ -176,6 +176,10 @@ impl Outside for Hosted {
         if let Some(function) = &self.driven {
             function.mask(false);
         }
+    }
+
+    fn touch(&self, member: usize, address: u64) -> Touch {
+        self.members.get(member).map_or(Touch::Foreign, |member| member.vm.reach(address))
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

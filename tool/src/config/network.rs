@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use toml::de::DeTable;
-use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS, Mapping, PortSpec, ServiceDevice, Uplink};
+use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS, PortSpec, ServiceDevice, Uplink};
 
 use super::port::{Port, show_mac};
 use super::problem::{Problem, did_you_mean};
@@ -141,9 +141,6 @@ fn misfit(networks: &[&str], vms: &[Vm], index: usize, place: usize) -> Option<(
     }
     if vm.networks.iter().take(place).any(|earlier| earlier.network.value == *name) {
         return Some((format!("the network `{name}` is named twice"), "name it once".to_owned()));
-    }
-    if vm.mapping == Mapping::OnDemand {
-        return Some(service::no_reach(&vm.name.value, ("network", "networks")));
     }
     if vms.iter().take(index).filter(has).count() == MAX_MEMBERS {
         let what = format!("the network `{name}` has more than {MAX_MEMBERS} VMs");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 use turnstile_bundle::{
-    Class, GuestMachine, MAX_FUNCTIONS, MAX_SERVICES, Mapping, Schedule, ServiceDevice, ServiceSpec, Uplink,
+    Class, GuestMachine, MAX_FUNCTIONS, MAX_SERVICES, Schedule, ServiceDevice, ServiceSpec, Uplink,
 };
 
 use super::problem::{Problem, did_you_mean};
@@ -88,15 +88,15 @@ fn read_cpu(reader: &mut Reader<'_, '_>) -> Option<Option<At<u64>>> {
 }
 
 impl Service {
-    /// What the file calls it, and the key with which it reaches memory.
-    const fn reacher(&self) -> (&'static str, &'static str) {
+    /// What the file calls it.
+    const fn kind(&self) -> &'static str {
         match (self.device, self.disk) {
-            (ServiceDevice::Network, _) => ("network", "networks"),
-            (ServiceDevice::Entropy, _) => ("entropy device", "entropy"),
-            (ServiceDevice::Console, _) => ("virtio console", "console"),
-            (ServiceDevice::Ports, _) => ("service of ports", "ports"),
-            (_, Some(_)) => ("disk", "disks"),
-            _ => ("service", "memory"),
+            (ServiceDevice::Network, _) => "network",
+            (ServiceDevice::Entropy, _) => "entropy device",
+            (ServiceDevice::Console, _) => "virtio console",
+            (ServiceDevice::Ports, _) => "service of ports",
+            (_, Some(_)) => "disk",
+            _ => "service",
         }
     }
 }
@@ -126,8 +126,6 @@ pub struct Draft {
     serves: Serves,
     /// The place of the device, or of the service where nothing is said.
     device: Range<usize>,
-    /// That of `memory`, likewise.
-    memory: Range<usize>,
     /// How it runs.
     runs: Runs,
 }
@@ -187,7 +185,6 @@ impl Draft {
             },
             serves: Serves::Vm(At::new(vm.to_owned(), span.clone())),
             device: span.clone(),
-            memory: span,
             runs,
         }
     }
@@ -217,7 +214,6 @@ impl Draft {
             },
             serves: Serves::Members(members),
             device: span.clone(),
-            memory: span,
             runs,
         }
     }
@@ -240,8 +236,7 @@ pub fn read(
     let device = reader.choice("device", &named(&DEVICES, ServiceDevice::name));
     let memory = reader.boolean("memory");
     let runs = Runs::read(&mut reader, ServiceSpec::LIMIT);
-    let place = device.as_ref().map_or(header.clone(), |device| device.span.clone());
-    let memory_place = memory.as_ref().map_or(header, |memory| memory.span.clone());
+    let place = device.as_ref().map_or(header, |device| device.span.clone());
     let memory = memory.is_some_and(|memory| memory.value);
     let device = device.map_or(ServiceDevice::Uart, |device| device.value);
     let (vm, runs) = (vm?, runs?);
@@ -262,7 +257,6 @@ pub fn read(
         },
         serves: Serves::Vm(vm),
         device: place,
-        memory: memory_place,
         runs,
     })
 }
@@ -317,7 +311,7 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
     let names: Vec<&str> = vms.iter().map(|vm| vm.name.value.as_str()).collect();
     let mut services: Vec<Service> = Vec::new();
     for draft in drafts {
-        let Draft { mut service, serves, device, memory, runs } = draft;
+        let Draft { mut service, serves, device, runs } = draft;
         // Whether the machine has it is known.
         service.cpu = runs.cpu.and_then(|cpu| u16::try_from(cpu.value).ok());
         if services.iter().any(|other| other.name.value == service.name.value) {
@@ -338,10 +332,6 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
                 };
                 service.vm = Some(index);
                 suit(&mut service.program.value, &vms[index]);
-                if service.memory && vms[index].mapping == Mapping::OnDemand {
-                    let (what, help) = no_reach(&vm.value, service.reacher());
-                    problems.push(Problem::new(memory, what, help));
-                }
                 let same = same_device(&services, &service, &vm.value);
                 problems.extend(same.map(|(what, help)| Problem::new(device, what, help)));
                 vec![index]
@@ -367,12 +357,6 @@ pub fn too_many_functions(vm: &str) -> String {
     format!("the VM `{vm}` has more than {MAX_FUNCTIONS} disks, networks and other PCI functions")
 }
 
-/// Says why what reaches the memory of a VM does not reach that of this one, and what helps: what it is, and the key that names it.
-pub fn no_reach(vm: &str, (reacher, out): (&str, &str)) -> (String, String) {
-    let what = format!("the VM `{vm}` has `mapping = \"on-demand\"`: no {reacher} reaches its memory");
-    (what, format!("write `mapping = \"at-start\"` in the VM, or take `{out}` out"))
-}
-
 /// Says why a service cannot be its device beside earlier ones, and what to do.
 fn same_device(earlier: &[Service], service: &Service, vm: &str) -> Option<(String, &'static str)> {
     if service.device.is_function() {
@@ -390,7 +374,7 @@ fn same_device(earlier: &[Service], service: &Service, vm: &str) -> Option<(Stri
 fn keeps_any_waiting(service: &Service, members: &[usize], vms: &[Vm]) -> Option<String> {
     let mut pairs = members.iter().flat_map(|&member| vms.iter().map(move |other| (&vms[member], other)));
     let (served, other) = pairs.find(|(served, other)| keeps_waiting(served, other))?;
-    let (kind, _) = service.reacher();
+    let kind = service.kind();
     Some(format!(
         "the {kind} `{}` may keep the real-time VM `{}` waiting: `{}` shares a CPU with it",
         service.name.value, other.name.value, served.name.value

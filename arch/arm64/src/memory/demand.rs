@@ -17,6 +17,11 @@ static FORMAT: Stage2 = match Stage2::new(IPA_BITS) {
     None => panic!("no such width"),
 };
 
+/// Says whether this CPU is wanted elsewhere.
+fn is_wanted() -> bool {
+    regs::ISR_EL1.read() != 0
+}
+
 /// The RAM of a VM, and what maps it if it is not mapped from the start.
 ///
 /// Changed between two lives of the VM alone; its start is ordered behind that, so all accesses are relaxed.
@@ -45,24 +50,48 @@ impl Demand {
     /// Clears and maps the block that a vCPU of the VM has touched and that stage 2 does not translate, or some of it if an interrupt
     /// comes meanwhile. The guest does again what it did, unless the block is none that is mapped on demand.
     pub fn touch(&self, address: u64) -> Touch {
+        self.with_block(address, |blocks, host| {
+            // SAFETY: what `with_block` says.
+            unsafe {
+                demand::touch::<_, Window>(
+                    blocks,
+                    address,
+                    host,
+                    coherence::ram(Stage2Attributes::RAM),
+                    is_wanted,
+                )
+            }
+        })
+    }
+
+    /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
+    pub fn reach(&self, address: u64) -> Touch {
+        self.with_block(address, |blocks, host| {
+            // SAFETY: what `with_block` says.
+            unsafe {
+                demand::reach::<_, Window>(
+                    blocks,
+                    address,
+                    host,
+                    coherence::ram(Stage2Attributes::RAM),
+                    is_wanted,
+                )
+            }
+        })
+    }
+
+    /// Does something with the tables, and the physical address of the block that contains `address`. The tables are those of a VM that
+    /// runs, or is about to, which nothing else changes meanwhile; EL2 maps its arena one to one. RAM is whole blocks, so the block
+    /// is the VM's.
+    #[inline(always)] // Its callers are on an exit's path.
+    fn with_block(&self, address: u64, act: impl FnOnce(&Blocks<Stage2>, u64) -> Touch) -> Touch {
         let host = self.host.load(Ordering::Relaxed);
         if host == 0 || !self.ram.contains(address) {
             return Touch::Foreign;
         }
         let blocks = Blocks::new(FORMAT, PhysAddr(self.root.load(Ordering::Relaxed)));
         let host = host + (block(address) - self.ram.base);
-        let is_wanted = || regs::ISR_EL1.read() != 0;
-        // SAFETY: the tables of a VM that runs, which nothing else changes meanwhile; EL2 maps its arena one to one. RAM is
-        // whole blocks, so the block is the VM's.
-        let touched = unsafe {
-            demand::touch::<_, Window>(
-                &blocks,
-                address,
-                host,
-                coherence::ram(Stage2Attributes::RAM),
-                is_wanted,
-            )
-        };
+        let touched = act(&blocks, host);
         // The store before the walk of the access that is repeated (Arm ARM D8.17.1); the return to the guest is the
         // context synchronization.
         cpu::dsb_ishst();
@@ -110,6 +139,7 @@ mod tests {
             table.translate(&Heap, RAM.base).unwrap().attributes,
             Stage2Attributes { memory: Memory::Forced, ..Stage2Attributes::RAM }
         );
+        assert_eq!((demand.touch(RAM.base), demand.reach(RAM.base)), (Touch::Again, Touch::Mapped));
         for outside in [0, RAM.base - 1, RAM.base + RAM.size, u64::MAX] {
             assert_eq!(demand.touch(outside), Touch::Foreign, "{outside:#x}");
         }

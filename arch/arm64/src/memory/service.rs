@@ -5,6 +5,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
+use turnstile_arch_common::demand::{self, block};
 use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::service::{Mapping, Places, SLOT, SLOTS, Window};
 use turnstile_machine::map::IPA_BITS;
@@ -13,7 +14,7 @@ use turnstile_paging::{
 };
 use turnstile_service::image::Header;
 
-use super::{coherence, stage2 as tables};
+use super::{coherence, stage2 as tables, window};
 use crate::cpu::{self, mode};
 
 /// Where a program is in the tables: not at zero, which stays unmapped.
@@ -88,6 +89,40 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// Prepares for that, block by block, when each is [supplied](Self::supply).
+    fn map_on_demand(
+        &mut self,
+        tables: &mut impl Tables,
+        place: u64,
+        (host, size): (u64, u64),
+        attributes: Stage1Attributes,
+    ) -> Result<(), Error> {
+        let host = PhysAddr(host);
+        match self {
+            Self::Upper(table) => table.map_on_demand(tables, place, host, size, attributes)?,
+            Self::Stage2(table) => table.map_on_demand(tables, place, host, size, stage2(attributes))?,
+        }
+        Ok(())
+    }
+
+    /// Shows the block that contains `place` and is at `host`. False if that was not prepared.
+    ///
+    /// # Safety
+    /// The block is cleared, and nobody else gets here meanwhile.
+    unsafe fn supply(&self, place: u64, host: u64, attributes: Stage1Attributes) -> bool {
+        // SAFETY: the caller's promise; EL2 maps its arena one to one.
+        unsafe {
+            match self {
+                Self::Upper(table) => {
+                    demand::supply::<_, window::Window>(&table.blocks(), place, host, attributes)
+                }
+                Self::Stage2(table) => {
+                    demand::supply::<_, window::Window>(&table.blocks(), place, host, stage2(attributes))
+                }
+            }
+        }
+    }
+
     /// Shows nothing there any more, on any CPU.
     fn unmap(&mut self, tables: &mut impl Tables, place: u64, size: u64) -> Result<(), Error> {
         match self {
@@ -140,12 +175,21 @@ struct Windows<'a, T> {
     tables: &'a mut T,
 }
 
+/// What the pages of a window are for.
+fn attributes(window: &Window) -> Stage1Attributes {
+    Stage1Attributes {
+        memory: if window.registers { Memory::Device } else { Memory::Normal },
+        permission: if window.read_only { Permission::ReadOnly } else { Permission::ReadWrite },
+    }
+}
+
 impl<T: Tables> Mapping for Windows<'_, T> {
     fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
-        let permission = if window.read_only { Permission::ReadOnly } else { Permission::ReadWrite };
-        let memory = if window.registers { Memory::Device } else { Memory::Normal };
-        let attributes = Stage1Attributes { memory, permission };
-        self.space.map(self.tables, WINDOWS + offset, (window.host, window.size), attributes)
+        let (place, piece, attributes) = (WINDOWS + offset, (window.host, window.size), attributes(window));
+        match window.on_demand {
+            true => self.space.map_on_demand(self.tables, place, piece, attributes),
+            false => self.space.map(self.tables, place, piece, attributes),
+        }
     }
 
     fn unmap(&mut self, offset: u64, size: u64) {
@@ -186,6 +230,21 @@ impl ServiceMemory {
         cpu::dsb_ishst();
         windows.iter_mut().for_each(|window| window.address += lowest());
         Ok(())
+    }
+
+    /// Shows it the block that is so many bytes behind the beginning of a window that is shown on demand. False if it has no place.
+    ///
+    /// # Safety
+    /// The block is cleared. The caller is inside the service's gate.
+    pub unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+        let place = (window.address - lowest()).saturating_add(offset);
+        // SAFETY: the caller's promise.
+        let supplied =
+            unsafe { self.shown.lock().space.supply(place, block(window.host + offset), attributes(window)) };
+        // The store before the walk of the access that is repeated (Arm ARM D8.17.1); the return to EL0 is the context
+        // synchronization. What was not mapped is in no TLB.
+        cpu::dsb_ishst();
+        supplied
     }
 
     /// Takes them away: no CPU reaches them by this address space any more.
@@ -367,6 +426,29 @@ mod tests {
             let mut with_too_large = [windows[0], too_large[0]];
             assert!(open(&mut shown, 0, &mut with_too_large).is_err());
             assert_eq!(block(&shown, windows[0].address), None, "all or nothing");
+        }
+    }
+
+    #[test]
+    fn a_window_on_demand_has_the_blocks_that_were_supplied() {
+        for is_vhe in [true, false] {
+            let mut shown = Shown::new(AddressSpace::new(&mut Heap, is_vhe).unwrap());
+            let host = 0x8020_0000;
+            let mut windows =
+                [Window { host, size: 8 * MIB, on_demand: true, read_only: is_vhe, ..Window::default() }];
+            open(&mut shown, 0, &mut windows).unwrap();
+            let [window] = windows;
+            let blocks = |shown: &Shown| [0, 2, 4, 6].map(|mib| block(shown, window.address + mib * MIB));
+            assert_eq!(blocks(&shown), [None; 4]);
+            // SAFETY: tables of the test, and nobody uses what they map.
+            let supplied = |place, host| unsafe { shown.space.supply(place, host, attributes(&window)) };
+            assert!(supplied(window.address + 3 * MIB, host + 2 * MIB));
+            assert!(!supplied(window.address + SLOT, host), "no window is there");
+            let allowed = if is_vhe { Permission::ReadOnly } else { Permission::ReadWrite };
+            let there = Some((host + 2 * MIB, 2 * MIB, allowed));
+            assert_eq!(blocks(&shown), [None, there, None, None]);
+            shown.close(&mut Heap, 0);
+            assert_eq!(blocks(&shown), [None; 4]);
         }
     }
 

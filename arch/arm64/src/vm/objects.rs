@@ -10,6 +10,7 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use spin::Once;
+use turnstile_arch_common::demand::Touch;
 use turnstile_exitstat::Page;
 use turnstile_machine::map::Region;
 use turnstile_machine::{Gicr, GuestMachine};
@@ -220,6 +221,12 @@ impl Vm {
     #[inline] // Of each switch.
     pub fn cntvoff(&self) -> u64 {
         self.cntvoff.load(Ordering::Relaxed)
+    }
+
+    /// Clears and maps the block that a service of the VM has touched, as at a touch of its own. From [`Vm::prepare`] until its memory is
+    /// given back.
+    pub fn reach(&self, address: u64) -> Touch {
+        self.demand.reach(address)
     }
 
     /// The VM was paused for so many ticks, of which its virtual counter shows nothing. Only while all its vCPUs are out of their

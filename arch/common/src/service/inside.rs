@@ -9,7 +9,9 @@ use turnstile_service::gate::Pending;
 
 use super::members::{Member, News, Reached, owners, senders};
 use super::space::answered;
-use super::{ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Typed, Window};
+use super::{
+    ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Touch, Typed, Window,
+};
 
 /// Why a service is started anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -430,11 +432,57 @@ impl<S: Space> Service<S> {
                     }
                     None
                 }
-                Left::Fault => return Err((Crash::Fault, left)),
+                Left::Fault => {
+                    // SAFETY: as above.
+                    if !unsafe { self.supply(meanwhile) } {
+                        return Err((Crash::Fault, left));
+                    }
+                    if self.gate.is_killed() {
+                        return Err((Crash::Killed, Left::Interrupt));
+                    }
+                    None
+                }
             };
-            // SAFETY: as above; it has not faulted.
+            // SAFETY: as above; if it has faulted, that was supplied, or comes again.
             left = unsafe { self.space.resume(result) };
         }
+    }
+
+    /// The service was left with a fault. If it has touched memory of a member that is mapped on demand, does what a touch of the guest does,
+    /// and says so: the service may repeat what it did.
+    #[cold]
+    unsafe fn supply(&self, meanwhile: &mut impl Meanwhile) -> bool {
+        // SAFETY: the caller's promise.
+        let Some(address) = (unsafe { self.space.missed() }) else { return false };
+        let Some((member, window)) = self.on_demand(address) else { return false };
+        let offset = address - window.address;
+        // A service is not late because it was the first that touched something.
+        // SAFETY: as above.
+        let touched = unsafe {
+            self.space.excuse(|| {
+                let touched = self.outside.touch(member, window.guest + offset);
+                if touched == Touch::Again {
+                    meanwhile.wait();
+                }
+                touched
+            })
+        };
+        match touched {
+            Touch::Foreign => false,
+            Touch::Again => true,
+            // SAFETY: as above; it is cleared, because it is mapped for the guest.
+            Touch::Mapped => unsafe { self.space.supply(&window, offset) },
+        }
+    }
+
+    /// Returns the window that is mapped on demand and has this address, and whose it is.
+    fn on_demand(&self, address: u64) -> Option<(usize, Window)> {
+        let has = |window: &&Window| window.on_demand && address.wrapping_sub(window.address) < window.size;
+        let members = self.members.lock();
+        let mut found = members.iter().enumerate().filter_map(|(number, member)| {
+            member.reached.windows.iter().find(has).map(|window| (number, *window))
+        });
+        found.next()
     }
 
     /// Carries out a call from which the service goes on; returns its result.

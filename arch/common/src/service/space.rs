@@ -6,6 +6,7 @@ use core::fmt;
 
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 
+use crate::demand::Touch;
 use crate::memory::Error;
 
 /// Why the CPU has left a service.
@@ -37,6 +38,8 @@ pub struct Window {
     pub read_only: bool,
     /// Whether they are registers of a device: each access happens once, by itself and in order.
     pub registers: bool,
+    /// Whether its blocks are cleared and mapped when they are first touched. Until then the service does not reach them either.
+    pub on_demand: bool,
 }
 
 /// The memory of a service's disk.
@@ -98,6 +101,7 @@ impl Storage {
 pub trait Space: Sync + 'static {
     /// Maps pieces of the memory of a VM that it serves, with the largest pages that fit, and not to be executed. Fills in where
     /// each is in the service's address space. Nothing of them stays mapped if it fails. What other members have stays as it is.
+    /// Those that are mapped on demand are only prepared for [`Space::supply`].
     ///
     /// # Errors
     /// When there is no memory for the tables.
@@ -138,7 +142,8 @@ pub trait Space: Sync + 'static {
     /// Goes on where the service was left: behind a call, with its result, or where an interrupt came.
     ///
     /// # Safety
-    /// As for [`Space::enter`], on the same CPU, after it has returned, and not after a fault.
+    /// As for [`Space::enter`], on the same CPU, after it has returned, and not after a fault, but one that was
+    /// [supplied](Space::supply), or is to come again.
     unsafe fn resume(&self, result: Option<u64>) -> Left;
     /// Returns the registers of the call with which the service was left.
     ///
@@ -156,6 +161,22 @@ pub trait Space: Sync + 'static {
         let [.., first, second] = unsafe { self.call() };
         [first, second]
     }
+    /// Returns the address at which the service has loaded or stored where nothing is mapped, if that is why it was left, with a fault.
+    ///
+    /// # Safety
+    /// As for [`Space::call`].
+    unsafe fn missed(&self) -> Option<u64>;
+    /// Maps the block that is so many bytes behind the beginning of a window that was attached to be mapped on demand. The service may
+    /// then be [resumed](Space::resume), to repeat what it did. False if there is no place for it.
+    ///
+    /// # Safety
+    /// The caller is inside the service's gate. The block is cleared.
+    unsafe fn supply(&self, window: &Window, offset: u64) -> bool;
+    /// Does something that does not count as the service's time for this event.
+    ///
+    /// # Safety
+    /// As for [`Space::call`].
+    unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R;
     /// Returns the time, in nanoseconds.
     fn now() -> u64;
     /// Says whether the service has taken longer for this event than it may.
@@ -250,6 +271,9 @@ pub trait Outside: Sync {
     fn allow(&self, allowed: bool);
     /// An interrupt of that device is handled: the next one may come.
     fn unmask(&self);
+    /// Clears and maps the block of the memory of a member's VM that contains a guest physical address, or some of it if this CPU is
+    /// interrupted meanwhile. [`Touch::Mapped`] says that it is mapped by now.
+    fn touch(&self, member: usize, address: u64) -> Touch;
     /// The service has crashed, for the `number`th time, and is started anew.
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>);
 }

@@ -18,6 +18,7 @@ use super::*;
 use crate::served::{Bar, Served, Services};
 
 mod beginning;
+mod demand;
 mod driven;
 mod functions;
 mod life;
@@ -32,6 +33,8 @@ enum Step {
     Call(Call, [u64; 3]),
     Interrupt,
     Fault,
+    /// It touches an address where nothing is mapped.
+    Miss(u64),
 }
 
 #[derive(Default)]
@@ -39,6 +42,7 @@ struct Script {
     steps: Mutex<VecDeque<Step>>,
     registers: Mutex<[u64; 6]>,
     late: AtomicBool,
+    missed: Mutex<Option<u64>>,
     /// The first events of each beginning.
     events: Mutex<Vec<Event>>,
     /// What happened: entries by their kind, results, begins.
@@ -51,7 +55,9 @@ impl Script {
     }
 
     fn next(&self) -> Left {
-        match self.steps.lock().unwrap().pop_front().unwrap_or(Step::Done(0, 0)) {
+        let step = self.steps.lock().unwrap().pop_front().unwrap_or(Step::Done(0, 0));
+        *self.missed.lock().unwrap() = if let Step::Miss(address) = step { Some(address) } else { None };
+        match step {
             Step::Done(value, lines) => {
                 *self.registers.lock().unwrap() = [Call::Done as u64, value, lines, 0, 0, 0];
                 Left::Call
@@ -65,7 +71,7 @@ impl Script {
                 Left::Call
             }
             Step::Interrupt => Left::Interrupt,
-            Step::Fault => Left::Fault,
+            Step::Fault | Step::Miss(_) => Left::Fault,
         }
     }
 }
@@ -101,6 +107,20 @@ impl Space for Script {
         *self.registers.lock().unwrap()
     }
 
+    unsafe fn missed(&self) -> Option<u64> {
+        *self.missed.lock().unwrap()
+    }
+
+    unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+        self.hear(format!("supply {:x}: {offset:x}", window.guest));
+        true
+    }
+
+    unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {
+        self.hear("excuse".to_string());
+        act()
+    }
+
     fn now() -> u64 {
         9
     }
@@ -130,6 +150,8 @@ struct World {
     /// The terminal's size, and whether it is news.
     size: AtomicU64,
     is_resized: AtomicBool,
+    /// What becomes of touches.
+    touched: Mutex<VecDeque<Touch>>,
 }
 
 impl World {
@@ -221,6 +243,11 @@ impl Outside for World {
 
     fn unmask(&self) {
         self.say("unmask".to_string());
+    }
+
+    fn touch(&self, member: usize, address: u64) -> Touch {
+        self.say(format!("touch {member}: {address:x}"));
+        self.touched.lock().unwrap().pop_front().unwrap_or(Touch::Mapped)
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

@@ -22,6 +22,9 @@ pub struct GuestRam {
     blocks: Option<Blocks<Partition>>,
 }
 
+/// No register says whether a doorbell waits, so a block is cleared at once: it takes DCBZ a fourth of what others need.
+const NOT_WANTED: fn() -> bool = || false;
+
 impl PartialEq for GuestRam {
     fn eq(&self, other: &Self) -> bool {
         (self.base, self.size) == (other.base, other.size)
@@ -69,12 +72,26 @@ impl GuestRam {
     /// Clears and maps the block that a vCPU has touched. A walk that misses the entry faults again.
     #[inline] // Once per exit that maps a block.
     pub fn touch(&self, address: u64) -> Touch {
+        self.with_block(address, |blocks, host| {
+            // SAFETY: as for `settle`.
+            unsafe { demand::touch::<_, Block>(blocks, address, host, PartitionAttributes::RAM, NOT_WANTED) }
+        })
+    }
+
+    /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
+    pub fn reach(&self, address: u64) -> Touch {
+        self.with_block(address, |blocks, host| {
+            // SAFETY: as for `settle`.
+            unsafe { demand::reach::<_, Block>(blocks, address, host, PartitionAttributes::RAM, NOT_WANTED) }
+        })
+    }
+
+    /// Does something with the tables, and the physical address of the block that contains `address`.
+    #[inline(always)] // Its callers are on an exit's path.
+    fn with_block(&self, address: u64, act: impl FnOnce(&Blocks<Partition>, u64) -> Touch) -> Touch {
         let Some(blocks) = &self.blocks else { return Touch::Foreign };
         let Some(host) = self.place(block(address), BLOCK) else { return Touch::Foreign };
-        // No register says whether a doorbell waits, so a block is cleared at once: it takes DCBZ a fourth of what others need.
-        let is_wanted = || false;
-        // SAFETY: as for `settle`.
-        unsafe { demand::touch::<_, Block>(blocks, address, host, PartitionAttributes::RAM, is_wanted) }
+        act(blocks, host)
     }
 
     /// Where `size` bytes are that are RAM of the VM. They may hold anything.
@@ -145,6 +162,7 @@ mod tests {
         // SAFETY: memory of the test.
         unsafe { (long as *mut u8).write_volatile(7) };
         assert_eq!(byte(ram.host(BLOCK - 4, 1).unwrap()), 7);
+        assert_eq!((ram.reach(BLOCK), ram.reach(3 * BLOCK)), (Touch::Mapped, Touch::Foreign));
         assert_eq!((ram.touch(BLOCK), ram.touch(2 * BLOCK + 5)), (Touch::Again, Touch::Mapped));
         assert!((2 * BLOCK..3 * BLOCK).all(|offset| byte(host + offset) == 0));
         assert_eq!(table.translate(&BigEndian, 2 * BLOCK).unwrap().address, PhysAddr(host + 2 * BLOCK));

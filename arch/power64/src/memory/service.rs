@@ -123,6 +123,12 @@ pub fn address(window: &Window, offset: u64) -> u64 {
     first(window).0 + offset
 }
 
+/// Returns where in the partition something is that is so many bytes behind the beginning of a window that is mapped.
+fn place(window: &Window, offset: u64) -> u64 {
+    let (here, there) = first(window);
+    (window.address - here).saturating_add(there + offset)
+}
+
 /// What a window's pages are for in the partition's tables.
 fn attributes(window: &Window) -> PartitionAttributes {
     PartitionAttributes { write: !window.read_only, execute: false, device: window.registers }
@@ -173,9 +179,11 @@ pub use machine::build;
 #[cfg(target_os = "none")]
 mod machine {
     use spin::Once;
+    use turnstile_arch_common::demand;
     use turnstile_paging::PageTable;
 
     use super::super::host::{Error, Pool, pages, with};
+    use super::super::user::Block;
     use super::*;
     use crate::cpu;
 
@@ -212,12 +220,38 @@ mod machine {
         })
     }
 
+    impl ServiceMemory {
+        /// Maps the block that is so many bytes behind the beginning of a window that is mapped on demand. False if it has no place.
+        ///
+        /// # Safety
+        /// The block is cleared.
+        pub unsafe fn supply(&mut self, window: &Window, offset: u64) -> bool {
+            let there = place(window, offset);
+            // SAFETY: the caller's promise; the hypervisor reaches all memory, and the reference is unique.
+            let supplied = unsafe {
+                demand::supply::<_, Block>(
+                    &self.table.blocks(),
+                    there,
+                    window.host + offset,
+                    attributes(window),
+                )
+            };
+            // The store before the walk of the access that is repeated. What was not mapped is in no TLB.
+            cpu::ptesync();
+            supplied
+        }
+    }
+
     impl Mapping for ServiceMemory {
         fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
-            let at = first(window).1 + offset;
+            let (at, host, attributes) =
+                (first(window).1 + offset, PhysAddr(window.host), attributes(window));
             with(|m| {
                 let mut pool = Pool::new(&mut m.arena);
-                self.table.map(&mut pool, at, PhysAddr(window.host), window.size, attributes(window))?;
+                match window.on_demand {
+                    true => self.table.map_on_demand(&mut pool, at, host, window.size, attributes)?,
+                    false => self.table.map(&mut pool, at, host, window.size, attributes)?,
+                }
                 cpu::ptesync();
                 Ok(())
             })
@@ -236,15 +270,35 @@ mod machine {
 
 /// On the host nothing translates.
 #[cfg(not(target_os = "none"))]
+impl ServiceMemory {
+    /// Notes the block that would be mapped.
+    ///
+    /// # Safety
+    /// None is needed here.
+    pub unsafe fn supply(&mut self, window: &Window, offset: u64) -> bool {
+        use turnstile_arch_common::demand::block;
+        use turnstile_paging::BLOCK;
+
+        let (at, host) = (block(place(window, offset)), block(window.host + offset));
+        self.mapped.push((at, host, BLOCK, attributes(window)));
+        true
+    }
+}
+
+/// On the host nothing translates.
+#[cfg(not(target_os = "none"))]
 impl Mapping for ServiceMemory {
     fn map(&mut self, offset: u64, window: &Window) -> Result<(), turnstile_arch_common::memory::Error> {
+        if window.on_demand {
+            return Ok(());
+        }
         self.mapped.push((first(window).1 + offset, window.host, window.size, attributes(window)));
         Ok(())
     }
 
     fn unmap(&mut self, offset: u64, size: u64) {
         let places = [WINDOWS_THERE + offset, REGISTERS_THERE + offset];
-        self.mapped.retain(|(at, _, bytes, _)| !places.contains(at) || *bytes != size);
+        self.mapped.retain(|(at, ..)| !places.iter().any(|place| (*place..place + size).contains(at)));
     }
 }
 

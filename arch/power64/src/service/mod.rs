@@ -17,7 +17,9 @@ mod space;
 mod strikes;
 
 pub use space::{ISA, Space};
-pub use turnstile_arch_common::service::{Device, Figures, Outside, Over, Port, Storage, Typed, Window};
+pub use turnstile_arch_common::service::{
+    Device, Figures, Outside, Over, Port, Storage, Touch, Typed, Window,
+};
 
 /// A service on this architecture.
 pub type Service = turnstile_arch_common::service::Service<Space>;

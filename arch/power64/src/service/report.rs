@@ -39,6 +39,22 @@ impl Cause {
     }
 }
 
+/// In HDSISR: nothing is mapped there.
+const NO_ENTRY: u64 = 1 << 30;
+/// In HDSISR: what was missed is the page of a table of the service's own (Power ISA 3.0B Book III, 6.5.16).
+const TABLES: u64 = 1 << 17;
+
+impl Cause {
+    /// The address that was loaded or stored where nothing is mapped, if it says that.
+    pub(super) fn missed(&self) -> Option<u64> {
+        let Self { vector, strike, status, address, .. } = *self;
+        let is_miss = vector == vector::HYPERVISOR_DATA_STORAGE
+            && strike.is_none()
+            && status & (NO_ENTRY | TABLES) == NO_ENTRY;
+        is_miss.then_some(address)
+    }
+}
+
 /// What an interrupt of the service's own partition is (Power ISA 3.0B Book III, 6.5).
 fn own_name(vector: u64) -> &'static str {
     match vector {

@@ -205,6 +205,22 @@ impl turnstile_arch_common::service::Space for Space {
         [a, b, c, d, e, f]
     }
 
+    unsafe fn missed(&self) -> Option<u64> {
+        self.cause.get().missed()
+    }
+
+    unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.lock().supply(window, offset) }
+    }
+
+    unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {
+        let begun = time::ticks();
+        let done = act();
+        self.bound.excuse(self.context().entered, begun, time::ticks());
+        done
+    }
+
     #[inline(always)] // Of each doorbell.
     fn now() -> u64 {
         time::uptime().nanoseconds()

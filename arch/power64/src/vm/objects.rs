@@ -9,6 +9,7 @@ use core::ops::Deref;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use turnstile_arch_common::demand::Touch;
 use turnstile_arch_common::vm::ForLife;
 use turnstile_exitstat::Page;
 use turnstile_papr::process_table::RADIX;
@@ -163,6 +164,12 @@ impl Vm {
     #[inline(always)] // An address computation.
     pub fn life(&self) -> &Life {
         self.life.get()
+    }
+
+    /// Clears and maps the block that a service of the VM has touched, as at a touch of its own. From [`Vm::prepare`] until its memory is
+    /// given back.
+    pub fn reach(&self, address: u64) -> Touch {
+        self.life().ram.reach(address)
     }
 
     /// What translates the guest's processes.

@@ -205,6 +205,7 @@ pub fn errors() -> u32 {
 }
 
 /// Says whether this CPU has interrupts to take: those that wait while the global interrupt flag is zero.
+#[inline(always)] // Behind each slice of a first touch.
 pub fn is_pending() -> bool {
     (0..8).any(|word| read(register::REQUEST + 16 * word) != 0)
 }

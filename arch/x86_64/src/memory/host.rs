@@ -4,6 +4,7 @@
 use arrayvec::ArrayVec;
 use spin::Mutex;
 use turnstile_arch_common::allocators::{Allocators, reserve};
+use turnstile_arch_common::demand;
 pub use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::memory::{MIB, PAGE, align, cover, map_missing, range};
 use turnstile_firmware::{Range, boot::Region};
@@ -12,7 +13,7 @@ use turnstile_paging::{
     PageTable, PhysAddr, Tables,
 };
 
-use super::user;
+use super::user::{self, Block};
 use crate::cpu::regs::CR3;
 use crate::cpu::{self, STACK_BLOCK};
 
@@ -270,6 +271,26 @@ impl NestedTables {
             let mut pool = Pool::new(&mut m.frames.arena);
             Ok(self.0.map(&mut pool, guest, PhysAddr(host), size, attributes)?)
         })
+    }
+
+    /// Prepares for another part, of which blocks are mapped when they are [supplied](Self::supply).
+    ///
+    /// # Errors
+    /// As for [`Self::map`].
+    pub fn map_on_demand(&mut self, (guest, host, size, attributes): Part) -> Result<(), Error> {
+        with(|m| {
+            let mut pool = Pool::new(&mut m.frames.arena);
+            Ok(self.0.map_on_demand(&mut pool, guest, PhysAddr(host), size, attributes)?)
+        })
+    }
+
+    /// Maps the block that contains `guest` and is at `host`, in a part that was prepared for that. False if none was.
+    ///
+    /// # Safety
+    /// The block is cleared.
+    pub unsafe fn supply(&mut self, guest: u64, host: u64, attributes: NestedAttributes) -> bool {
+        // SAFETY: the caller's promise; the hypervisor maps its arena one to one, and the reference is unique.
+        unsafe { demand::supply::<_, Block>(&self.0.blocks(), guest, host, attributes) }
     }
 
     /// Unmaps a part that was mapped. The caller sees to the TLBs, and that no CPU walks these tables meanwhile.

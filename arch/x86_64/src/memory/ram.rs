@@ -91,6 +91,14 @@ impl GuestRam {
         unsafe { self.touch_on_demand(address, is_wanted) }
     }
 
+    /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
+    pub fn reach(&self, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
+        let Some(blocks) = &self.blocks else { return Touch::Foreign };
+        let Some(host) = self.place(block(address), BLOCK) else { return Touch::Foreign };
+        // SAFETY: as for `settle`.
+        unsafe { demand::reach::<_, Block>(blocks, address, host, NestedAttributes::RAM, is_wanted) }
+    }
+
     /// The same of memory that is known to be mapped on demand.
     ///
     /// # Safety
@@ -160,6 +168,10 @@ mod tests {
         assert_eq!(byte(ram.host_in_page(0x1238).unwrap()), 0);
         assert_eq!(byte(ram.host(BLOCK + 8, 8).unwrap()), 0);
         assert!(table.translate(&Heap, BLOCK).is_some(), "and nobody clears it again");
+        assert_eq!(
+            [ram.reach(BLOCK, || true), ram.reach(4 * BLOCK, || true)],
+            [Touch::Mapped, Touch::Foreign]
+        );
         // More than a block.
         let long = ram.host(3 * BLOCK - 4, 8).unwrap();
         assert_eq!((byte(long), byte(long + 7)), (0, 0));

@@ -13,7 +13,9 @@ mod pages;
 mod space;
 
 pub use space::{ISA, Space};
-pub use turnstile_arch_common::service::{Device, Figures, Outside, Over, Port, Storage, Typed, Window};
+pub use turnstile_arch_common::service::{
+    Device, Figures, Outside, Over, Port, Storage, Touch, Typed, Window,
+};
 
 /// A service on this architecture.
 pub type Service = turnstile_arch_common::service::Service<Space>;

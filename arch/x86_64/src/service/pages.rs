@@ -102,6 +102,21 @@ impl Pages {
         Ok(())
     }
 
+    /// Returns where in its address space a guest physical address is at which a window may be.
+    pub fn address(guest: u64) -> Option<u64> {
+        guest.checked_sub(WINDOWS_AT).filter(|offset| *offset < REACH).map(|offset| WINDOWS + offset)
+    }
+
+    /// Maps the block that is so many bytes behind the beginning of a window that is mapped on demand. False if it has no place.
+    ///
+    /// # Safety
+    /// The block is cleared.
+    pub unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+        let guest = (window.address - WINDOWS).saturating_add(WINDOWS_AT + offset);
+        // SAFETY: the caller's promise.
+        unsafe { self.nested.lock().supply(guest, window.host + offset, attributes(window)) }
+    }
+
     /// Unmaps the windows of a member. The caller sees to the TLBs.
     pub fn detach(&self, member: usize) {
         self.places.lock().close(member, &mut *self.nested.lock());
@@ -134,11 +149,15 @@ impl Pages {
     }
 }
 
+/// What the pages of a window allow.
+fn attributes(window: &Window) -> NestedAttributes {
+    NestedAttributes { write: !window.read_only, device: window.registers, ..NestedAttributes::DATA }
+}
+
 impl Mapping for NestedTables {
     fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
-        let attributes =
-            NestedAttributes { write: !window.read_only, device: window.registers, ..NestedAttributes::DATA };
-        self.map((WINDOWS_AT + offset, window.host, window.size, attributes))
+        let part = (WINDOWS_AT + offset, window.host, window.size, attributes(window));
+        if window.on_demand { self.map_on_demand(part) } else { self.map(part) }
     }
 
     fn unmap(&mut self, offset: u64, size: u64) {
@@ -173,7 +192,9 @@ mod source {
 /// The same on the host, where nothing walks tables.
 #[cfg(not(target_os = "none"))]
 mod source {
+    use turnstile_arch_common::demand::block;
     use turnstile_arch_common::memory::{Error, PAGE};
+    use turnstile_paging::BLOCK;
 
     #[repr(align(4096))]
     #[derive(Clone)]
@@ -205,8 +226,17 @@ mod source {
             Ok(())
         }
 
+        pub fn map_on_demand(&mut self, _: super::Part) -> Result<(), Error> {
+            Ok(())
+        }
+
+        pub unsafe fn supply(&mut self, guest: u64, host: u64, attributes: super::NestedAttributes) -> bool {
+            self.0.push((block(guest), block(host), BLOCK, attributes));
+            true
+        }
+
         pub fn unmap(&mut self, guest: u64, size: u64) {
-            self.0.retain(|part| (part.0, part.2) != (guest, size));
+            self.0.retain(|part| !(guest..guest + size).contains(&part.0));
         }
     }
 }
@@ -344,6 +374,24 @@ pub(super) mod tests {
         );
         assert!(parts(&pages)[..own].iter().all(|part| !part.3.device));
         pages.detach(DEVICE);
+        assert_eq!(parts(&pages).len(), own);
+    }
+
+    #[test]
+    fn a_window_on_demand_has_the_blocks_that_were_supplied() {
+        const BLOCK: u64 = 2 << 20;
+        let pages = Pages::new(image()).unwrap();
+        let own = parts(&pages).len();
+        let mut windows = [Window { on_demand: true, ..window(0x7020_0000, 4 * BLOCK) }];
+        pages.attach(0, &mut windows).unwrap();
+        assert_eq!(parts(&pages).len(), own, "none");
+        // SAFETY: nothing translates.
+        assert!(unsafe { pages.supply(&windows[0], BLOCK + 0x1234) });
+        let place = WINDOWS_AT + 0x3040_0000;
+        assert_eq!(parts(&pages)[own..], [(place, 0x7040_0000, BLOCK, NestedAttributes::DATA)]);
+        assert_eq!(Pages::address(place + 8), Some(windows[0].address + BLOCK + 8));
+        assert_eq!([WINDOWS_AT - 1, WINDOWS_AT + REACH].map(Pages::address), [None; 2]);
+        pages.detach(0);
         assert_eq!(parts(&pages).len(), own);
     }
 

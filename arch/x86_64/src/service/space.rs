@@ -26,6 +26,10 @@ use crate::time;
 /// The machine of a service's instructions, as ELF numbers it.
 pub const ISA: u32 = image::X86_64;
 
+/// What a nested page fault says of an access that is no load or store where nothing is mapped: that the entry is there, a fetch, a walk
+/// of the program's own tables (APM vol. 2, 15.25.6).
+const NO_MISS: u64 = 1 << 0 | 1 << 4 | 1 << 33;
+
 /// Bytes of VMMCALL.
 const VMMCALL: u64 = 3;
 
@@ -208,6 +212,29 @@ impl turnstile_arch_common::service::Space for Space {
     unsafe fn words(&self, answer: &Answer) -> [u64; 2] {
         // `ask` leaves them in registers.
         answer.words
+    }
+
+    unsafe fn missed(&self) -> Option<u64> {
+        self.inside(|_, vmcb| {
+            let [info, address] = vmcb.exit_info();
+            let is_miss = vmcb.exit_code() as u32 == code::NESTED_PAGE_FAULT && info & NO_MISS == 0;
+            // In no window it is what the program, or a walk of its tables, must not do.
+            if is_miss { Pages::address(address) } else { None }
+        })
+    }
+
+    unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+        // What was not there is in no TLB (APM vol. 2, 5.5.2). No barrier: the walker of this CPU sees its stores.
+        // SAFETY: the caller's promise.
+        unsafe { self.pages.supply(window, offset) }
+    }
+
+    unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {
+        let begun = cpu::ticks();
+        let done = act();
+        let passed = cpu::ticks().wrapping_sub(begun);
+        self.inside(|inside, _| inside.late = inside.late.wrapping_add(passed));
+        done
     }
 
     #[inline(always)] // Of each doorbell.

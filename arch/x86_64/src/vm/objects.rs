@@ -9,6 +9,7 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use spin::Once;
+use turnstile_arch_common::demand::Touch;
 use turnstile_arch_common::time::Uptime;
 use turnstile_arch_common::vm::ForLife;
 use turnstile_exitstat::Page;
@@ -23,6 +24,7 @@ use crate::board::mitigation;
 use crate::cpu::svm::Vmcb;
 use crate::cpu::{self, PerCpu};
 use crate::irq::board::Board;
+use crate::irq::lapic;
 use crate::memory::{GuestRam, user};
 use crate::service::{Service, Services};
 use crate::state::facility::State;
@@ -163,6 +165,16 @@ impl Vm {
     #[inline(always)] // An address computation.
     pub fn life(&self) -> &Life {
         self.life.get()
+    }
+
+    /// Clears and maps the block that a service of the VM has touched, as at a touch of its own. From [`Vm::prepare`] until its memory is
+    /// given back.
+    #[allow(
+        clippy::redundant_closure,
+        reason = "one of its own, so that the guest's touches have theirs inlined"
+    )]
+    pub fn reach(&self, address: u64) -> Touch {
+        self.life().ram.reach(address, || lapic::is_pending())
     }
 
     /// Says whether its guest is offered a feature of KVM's interface.

@@ -100,6 +100,11 @@ impl<'a> Disk<'a> {
 
     /// Has it read or write sectors, from or to [`DATA`], and waits for its interrupt. Says whether it was done.
     pub fn request(&mut self, kind: u32, sector: u64, bytes: u64) -> bool {
+        self.request_at(self.machine().memory + DATA, kind, sector, bytes)
+    }
+
+    /// The same from or to this address.
+    pub fn request_at(&mut self, data: u64, kind: u32, sector: u64, bytes: u64) -> bool {
         let [next, writable] = [1, 2];
         let before = (self.machine().interrupts)();
         self.store(HEADER, 8, kind.into());
@@ -107,7 +112,7 @@ impl<'a> Disk<'a> {
         self.store(STATUS, 1, 0xff);
         let of_data = next | if kind == READ { writable } else { 0 };
         self.describe(0, self.machine().memory + HEADER, 16, next, 1);
-        self.describe(1, self.machine().memory + DATA, bytes.min(MOST) as u32, of_data, 2);
+        self.describe(1, data, bytes.min(MOST) as u32, of_data, 2);
         self.describe(2, self.machine().memory + STATUS, 1, writable, 0);
         self.store(AVAILABLE + 4 + 2 * u64::from(self.requests % SIZE), 2, 0);
         self.requests = self.requests.wrapping_add(1);

@@ -264,7 +264,8 @@ impl Machine {
     /// Returns where the VM's RAM is.
     pub fn ram(&self, memory: &GuestMemory) -> Vec<Window> {
         let (guest, size) = (self.chosen.map.map().ram_base, self.spec.memory);
-        vec![Window { guest, host: memory.base(), size, ..Window::default() }]
+        let on_demand = memory.on_demand().is_some();
+        vec![Window { guest, host: memory.base(), size, on_demand, ..Window::default() }]
     }
 
     fn fill(&self, vm: &Vm, memory: &mut GuestMemory) -> Result<psci::Start, Error> {

@@ -229,7 +229,9 @@ impl Machine {
 
     /// Returns where the VM's RAM is.
     pub fn ram(&self, memory: &GuestMemory) -> Vec<service::Window> {
-        vec![service::Window { host: memory.base(), size: memory.ram().size(), ..service::Window::default() }]
+        let (host, size) = (memory.base(), memory.ram().size());
+        let on_demand = memory.ram().is_on_demand();
+        vec![service::Window { host, size, on_demand, ..service::Window::default() }]
     }
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.

@@ -221,6 +221,7 @@ impl Machine {
             guest: piece.guest,
             host: piece.host,
             size: piece.size,
+            on_demand: memory.ram().is_on_demand(),
             ..Window::default()
         };
         let mut windows: Vec<Window> = memory.ram().pieces().iter().map(window).collect();

@@ -23,8 +23,6 @@ fn each_vm_with_a_virtio_console_has_a_service() {
 fn mistakes_in_consoles_are_shown() {
     let with = |text: &str| format!("{MINIMAL}{text}\n");
     expect(&with("console = \"hvc\""), &[("\"hvc\"", "`console` cannot be `hvc`", "`virtio`")]);
-    let on_demand = with("mapping = \"on-demand\"\nconsole = \"virtio\"");
-    expect(&on_demand, &[("\"virtio\"", "no virtio console reaches its memory", "take `console` out")]);
     let text = vms(&[&format!("{SHARED}console = \"virtio\""), &format!("{SHARED}realtime = 5")]);
     let what =
         "the virtio console `console-a` may keep the real-time VM `b` waiting: `a` shares a CPU with it";

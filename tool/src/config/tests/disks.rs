@@ -129,7 +129,7 @@ fn mistakes_in_disks_are_shown() {
     expect(&with(root, &format!("{ROOT}{ROOT}")), &[(root, "two disks with the name `root`", "its own")]);
     expect(&with(root, "[disk]\nname = \"root\"\n"), &[("disk", "is a list of tables", "[[disk]]")]);
     let on_demand = format!("{MINIMAL}mapping = \"on-demand\"\ndisks = [\"root\"]\n{ROOT}");
-    expect(&on_demand, &[(root, "no disk reaches its memory", "take `disks` out")]);
+    assert!(parse_text(&on_demand).is_ok());
     let two = format!("{}{ROOT}", vms(&["disks = [\"root\"]", "disks = [\"root\"]"]));
     expect(&two, &[(root, "the VM `a` has the disk `root` already, and writes it", "read-only = true")]);
     let other = "[[service]]\nname = \"root\"\nprogram = \"uart\"\nvm = \"a\"\n";

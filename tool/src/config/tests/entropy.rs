@@ -29,8 +29,6 @@ fn mistakes_in_entropy_are_shown() {
         &format!("{MINIMAL}entropy = 1\n"),
         &[("1", "`entropy` must be true or false, not an integer", "")],
     );
-    let on_demand = format!("{MINIMAL}mapping = \"on-demand\"\nentropy = true\n");
-    expect(&on_demand, &[("true", "no entropy device reaches its memory", "take `entropy` out")]);
     let name = "a".repeat(24);
     let long = format!("{}entropy = true\n", MINIMAL.replace("\"a\"", &format!("\"{name}\"")));
     let what = format!("the name of its service, `entropy-{name}`, is longer than 31 characters");

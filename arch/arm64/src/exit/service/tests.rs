@@ -6,7 +6,7 @@ use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
-use turnstile_arch_common::service::{Left, Outside, Typed};
+use turnstile_arch_common::service::{Left, Outside, Touch, Typed};
 use turnstile_service::abi::{self, Call};
 use turnstile_service::gate::Pending;
 use turnstile_service::image::{BY_PLACE, Doorbells};
@@ -62,6 +62,10 @@ impl Outside for Nothing {
     }
     fn allow(&self, _: bool) {}
     fn unmask(&self) {}
+    fn touch(&self, _: usize, _: u64) -> Touch {
+        Touch::Foreign
+    }
+
     fn crashed(&self, _: u32, report: fmt::Arguments<'_>) {
         SAID.with_borrow_mut(|said| said.push(std::format!("{report}")));
     }

@@ -3,7 +3,7 @@
 
 use std::string::String;
 
-use turnstile_arch_common::service::{Outside, Typed};
+use turnstile_arch_common::service::{Outside, Touch, Typed};
 use turnstile_papr::rtas::Function;
 use turnstile_service::abi::{CONFIGURATION, Kind, member_device};
 use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
@@ -52,6 +52,10 @@ impl Outside for Nothing {
     }
     fn allow(&self, _: bool) {}
     fn unmask(&self) {}
+    fn touch(&self, _: usize, _: u64) -> Touch {
+        Touch::Foreign
+    }
+
     fn crashed(&self, _: u32, _: core::fmt::Arguments<'_>) {
         fakes::write("crash", 0);
     }

@@ -109,6 +109,63 @@ fn the_guests_interrupts_wait_for_the_guest() {
 }
 
 #[test]
+fn only_a_load_or_a_store_where_nothing_is_mapped_is_a_miss() {
+    const NO_ENTRY: u64 = 1 << 30;
+    const STORE: u64 = 1 << 25;
+    const TABLES: u64 = 1 << 17;
+    const PROTECTION: u64 = 1 << 27;
+    let space = space();
+    fakes::set("HDAR", memory::WINDOWS + 0x1238);
+    let missed = |vector, at, status| {
+        fakes::set("HDSISR", status);
+        let found = Found { srr0: AT, srr1: STATE, ..Found::default() };
+        assert_eq!(left(&space, vector, at, found), Left::Fault);
+        // SAFETY: nobody else has it.
+        unsafe { space.missed() }
+    };
+    for status in [NO_ENTRY, NO_ENTRY | STORE] {
+        assert_eq!(missed(0xe00, (AT, STATE), status), Some(memory::WINDOWS + 0x1238));
+    }
+    for status in [PROTECTION, NO_ENTRY | TABLES, 0] {
+        assert_eq!(missed(0xe00, (AT, STATE), status), None, "{status:#x}");
+    }
+    assert_eq!(missed(0xe20, (AT, STATE), NO_ENTRY), None, "a fetch");
+    assert_eq!(missed(0xe20, (0x700, msr::SF), NO_ENTRY), None, "an interrupt of its own");
+}
+
+#[test]
+fn what_is_excused_is_not_its_time() {
+    let space = space();
+    // SAFETY: nobody else has it.
+    unsafe { (*space.context.get()).entered = 1000 };
+    let slice = space.context().fixed.slice;
+    for passed in 1..=16 {
+        // SAFETY: as above.
+        unsafe { space.excuse(|| fakes::set("TB", 1000 + passed * slice)) };
+        assert!(!space.is_late());
+    }
+}
+
+#[test]
+fn a_window_on_demand_has_the_blocks_that_were_supplied() {
+    const BLOCK: u64 = 2 << 20;
+    let space = space();
+    let mapped = || space.memory.lock().mapped.clone();
+    let mut windows = [Window { host: 0x4020_0000, size: 4 * BLOCK, on_demand: true, ..Window::default() }];
+    // SAFETY: nobody else has it, and nothing translates.
+    unsafe { space.attach(1, &mut windows) }.unwrap();
+    assert_eq!(mapped(), []);
+    // SAFETY: as above.
+    assert!(unsafe { space.supply(&windows[0], BLOCK + 0x1238) });
+    let [(at, host, size, attributes)] = mapped()[..] else { panic!("{:?}", mapped()) };
+    assert_eq!((at, host, size), ((1 << 40) + 0x40_0000, 0x4040_0000, BLOCK));
+    assert_eq!(attributes, PartitionAttributes { write: true, execute: false, device: false });
+    // SAFETY: as above.
+    unsafe { space.detach(1) };
+    assert_eq!(mapped(), []);
+}
+
+#[test]
 fn a_service_is_late_by_the_time_of_the_event() {
     let space = space();
     // SAFETY: nobody else has it.

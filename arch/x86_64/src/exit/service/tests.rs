@@ -6,7 +6,7 @@ use core::fmt;
 use std::string::String;
 use std::vec::Vec;
 
-use turnstile_arch_common::service::Outside;
+use turnstile_arch_common::service::{Outside, Touch};
 use turnstile_service::gate::Pending;
 use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells, Header, Image, PAGE, X86_64};
 use turnstile_vm::attention::Reasons;
@@ -62,6 +62,10 @@ impl Outside for Nothing {
     }
     fn allow(&self, _: bool) {}
     fn unmask(&self) {}
+    fn touch(&self, _: usize, _: u64) -> Touch {
+        Touch::Foreign
+    }
+
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
         let report = std::format!("{report}");
         SAID.with_borrow_mut(|said| {

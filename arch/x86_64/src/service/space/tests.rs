@@ -112,6 +112,46 @@ fn the_timer_rings_before_it_is_late() {
 }
 
 #[test]
+fn what_is_excused_is_not_its_time() {
+    fakes::set("TSC", 5_000);
+    let space = space(2_000_000);
+    pretend(|registers| _ = leave(registers, code::INTR));
+    enter(space);
+    // SAFETY: nobody is inside.
+    unsafe { space.excuse(|| fakes::set("TSC", 9_005_000)) };
+    fakes::set("TSC", 11_004_999);
+    assert!(!space.is_late());
+    fakes::set("TSC", 11_005_000);
+    assert!(space.is_late());
+}
+
+#[test]
+fn only_an_access_of_a_window_where_nothing_is_mapped_is_a_miss() {
+    std::thread_local!(static LEFT: core::cell::Cell<(u32, [u64; 2])> = const { core::cell::Cell::new((0, [0; 2])) });
+    let space = space(1000);
+    let missed = |code, info, address| {
+        LEFT.set((code, [info, address]));
+        pretend(|registers| {
+            let (code, info) = LEFT.get();
+            leave(registers, code).set_exit_info(info);
+        });
+        enter(space);
+        // SAFETY: nobody is inside.
+        unsafe { space.missed() }
+    };
+    const FINAL: u64 = 1 << 32;
+    let there = (2 << 30) + 0x123_4568;
+    assert_eq!(missed(code::NESTED_PAGE_FAULT, FINAL | 4, there), Pages::address(there));
+    assert_eq!(missed(code::NESTED_PAGE_FAULT, FINAL | 6, there), Pages::address(there), "a store");
+    // What is there, a fetch, a walk; the program's own addresses, another exit.
+    for info in [FINAL | 7, FINAL | 0x14, 1 << 33 | 6] {
+        assert_eq!(missed(code::NESTED_PAGE_FAULT, info, there), None, "{info:#x}");
+    }
+    assert_eq!(missed(code::NESTED_PAGE_FAULT, FINAL | 6, 1 << 30), None);
+    assert_eq!(missed(code::SHUTDOWN, FINAL | 6, there), None);
+}
+
+#[test]
 fn the_timer_is_set_once_in_that_time() {
     let space = space(2_000_000);
     fakes::set("TSC", 10_000);

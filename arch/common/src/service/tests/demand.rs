@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Services that reach memory of VMs that is mapped on demand.
+
+use super::*;
+
+/// A window on such memory; [`Script`] says that it is at its guest address and 1000h.
+fn on_demand(guest: u64) -> Window {
+    Window { on_demand: true, size: 0x4000, ..window(guest) }
+}
+
+/// A service that is left by these steps when it knows of its VM, whose memory at 10000h is mapped on demand.
+fn left_by(steps: &[Step]) -> (Service<Script>, &'static World) {
+    let (service, world) = service(&[Step::Done(0, 0); 3]);
+    service.attach(0, vec![window(0), on_demand(0x1_0000)], None).unwrap();
+    service.space.steps.lock().unwrap().extend(steps);
+    (service, world)
+}
+
+/// What the service hears behind its first events.
+fn heard_later(service: &Service<Script>) -> Vec<String> {
+    let heard = heard(service);
+    let first = heard.iter().position(|what| what == "Read 0");
+    heard[first.unwrap()..].to_vec()
+}
+
+#[test]
+fn what_a_service_misses_is_touched_for_its_vm_and_supplied() {
+    let (service, world) = left_by(&[Step::Miss(0x1_3008), Step::Done(5, 0)]);
+    assert_eq!(access(&service), 5);
+    assert_eq!(said(world), ["touch 0: 12008"]);
+    assert_eq!(heard_later(&service), ["Read 0", "excuse", "supply 10000: 2008", "resume None"]);
+    assert_eq!(service.figures().crashes, 0);
+}
+
+#[test]
+fn who_is_interrupted_while_it_clears_comes_again() {
+    let (service, world) = left_by(&[Step::Miss(0x1_1000), Step::Miss(0x1_1000), Step::Done(5, 0)]);
+    world.touched.lock().unwrap().push_back(Touch::Again);
+    // SAFETY: the script needs no CPU.
+    assert_eq!(unsafe { service.access(&READ, &mut Wanted(0)) }.value, 5);
+    assert_eq!(said(world), ["touch 0: 10000", "touch 0: 10000"]);
+    let heard = heard_later(&service);
+    assert_eq!(heard, ["Read 0", "excuse", "resume None", "excuse", "supply 10000: 0", "resume None"]);
+}
+
+#[test]
+fn a_service_that_is_killed_meanwhile_dies() {
+    let (service, world) = left_by(&[Step::Miss(0x1_1000), Step::Done(0, 0), Step::Done(0, 0)]);
+    service.space.steps.lock().unwrap().extend([Step::Done(0, 0), Step::Done(6, 0)]);
+    let mut kills = Kills(&service);
+    world.touched.lock().unwrap().push_back(Touch::Again);
+    // SAFETY: as above.
+    assert_eq!(unsafe { service.access(&READ, &mut kills) }.value, 6);
+    assert_eq!(said(world)[1], "1: service test was killed, here");
+
+    /// Kills a service that waits.
+    struct Kills<'a>(&'a Service<Script>);
+    impl Meanwhile for Kills<'_> {
+        fn interrupt(&mut self) {}
+        fn wait(&mut self) {
+            self.0.kill();
+        }
+        fn again(&mut self) {}
+    }
+}
+
+#[test]
+fn everything_else_is_a_fault() {
+    // Below, behind, a window that is mapped from the start, and what the VM has no memory for.
+    for (address, touched) in [(0x1_0fff, false), (0x1_5000, false), (0x1000, false), (0x1_1000, true)] {
+        let (service, world) = left_by(&[Step::Miss(address)]);
+        world.touched.lock().unwrap().push_back(Touch::Foreign);
+        access(&service);
+        assert_eq!(service.figures().crashes, 1, "{address:x}");
+        assert_eq!(said(world)[0].starts_with("touch"), touched, "{address:x}");
+    }
+}
+
+#[test]
+fn a_window_is_its_members() {
+    let (service, world) = shared(&[]);
+    service.attach(1, vec![on_demand(0x1_0000)], None).unwrap();
+    service.attach(2, vec![on_demand(0x8_0000)], None).unwrap();
+    access_of(&service, 1);
+    service.space.steps.lock().unwrap().extend([Step::Miss(0x8_1000), Step::Miss(0x1_1000)]);
+    access_of(&service, 1);
+    assert_eq!(said(world), ["touch 2: 80000", "touch 1: 10000"]);
+    service.detach(2);
+    access_of(&service, 1);
+    service.space.steps.lock().unwrap().push_back(Step::Miss(0x8_1000));
+    access_of(&service, 1);
+    assert_eq!(service.figures().crashes, 1, "who has left has no memory");
+}
