@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod model;
+mod outlets;
 mod port;
 
 #[cfg(test)]
@@ -19,7 +20,8 @@ use turnstile_service_rt::{
 };
 use turnstile_service_virtio::{Runtime, Virtio, answered, doorbells, words};
 
-use model::{Outlets, Ports, QUEUES, VECTORS, WORDS, attach, event};
+use model::{Ports, QUEUES, VECTORS, attach, event};
+use outlets::{Outlets, WORDS};
 
 kept! {
     /// The state of the function.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The device: two queues for control, and two for each port. Port 0, which would be a console, is not there.
 
-use turnstile_console::control::{self, Journal, Name};
+use turnstile_console::control::{self, Journal};
 use turnstile_console::data::input;
 use turnstile_console::{BUFFERS, CONTROL, queues};
-use turnstile_service_rt::{Answer, Event, PORTS, ROOM, Sent};
+use turnstile_service_rt::{Answer, Event, PORTS, ROOM};
 use turnstile_service_virtio::{Broken, Model, Rest, Served, Serves, Virtio, World};
 use turnstile_virtio::config::{CONSOLE, Console, ConsoleControl};
 use turnstile_virtio::device::{Queue, Turn};
@@ -14,7 +14,8 @@ use turnstile_virtio::pci::Kind;
 use turnstile_virtio::ring::{Layout, Options};
 use turnstile_virtio::violation::Violation;
 
-use crate::port::{NONE, Offered, Outlet, Port, counted, mark};
+use crate::outlets::{CAME_TO, Outlets, SAID, SAYS, SENT_BEFORE, WORDS};
+use crate::port::{NONE, Offered, Outlet, Port, counted, mark, part};
 
 /// The places for ports, of which the first is that of port 0.
 const PLACES: usize = 1 + PORTS as usize;
@@ -26,37 +27,6 @@ pub const VECTORS: usize = 2;
 const LENGTH: u16 = 64;
 /// What a piece of 128 bytes takes of a budget, whose unit is about a byte that is copied: a serial line takes its time.
 const COST: u32 = 64 << 10;
-
-/// What is kept: what was said on the control queues, and what is about to be; of each port to which buffer the count of what was passed
-/// on belongs, and that of what came.
-const SAID: usize = 0;
-const SAYS: usize = control::WORDS;
-const SENT_BEFORE: usize = SAYS + 1;
-const CAME_TO: usize = SENT_BEFORE + PORTS as usize;
-/// How many words that is.
-pub const WORDS: usize = CAME_TO + PORTS as usize;
-
-/// The other sides of ports, and what is kept.
-pub trait Outlets: 'static {
-    /// Returns the name of a port, if it is there.
-    fn name(&self, port: usize) -> Option<Name>;
-    /// Passes up to 16 bytes on. Returns how the other side is then.
-    fn send(&mut self, port: usize, bytes: &[u8]) -> Sent;
-    /// Returns a word that is kept.
-    fn get(&self, at: usize) -> u64;
-    /// Writes a word that is kept: at once, and in the order of the program.
-    fn set(&mut self, at: usize, word: u64);
-
-    /// Keeps the mark of what was passed on.
-    fn keep_sent(&mut self, port: usize, mark: u64) {
-        self.set(SENT_BEFORE + port - 1, mark);
-    }
-
-    /// Keeps the mark of what came.
-    fn keep_came(&mut self, port: usize, mark: u64) {
-        self.set(CAME_TO + port - 1, mark);
-    }
-}
 
 /// Keeps what is said on the control queues.
 struct Kept<'a, O>(&'a mut O);
@@ -404,8 +374,7 @@ impl<O: Outlets> Ports<O> {
             Use::Transmit(number) => {
                 let begun = counted(outlets.get(SENT_BEFORE + number - 1), position);
                 if let Some(port) = self.ports.get_mut(number) {
-                    let passed =
-                        begun.map_or(0, |begun| crate::port::part(port.sent.count.wrapping_sub(begun)));
+                    let passed = begun.map_or(0, |begun| part(port.sent.count.wrapping_sub(begun)));
                     port.output = turnstile_console::data::Output::resume(passed);
                 }
             }

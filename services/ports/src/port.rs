@@ -4,7 +4,7 @@
 use turnstile_console::data::{Output, Sink};
 use turnstile_service_rt::{Characters, Sent};
 
-use crate::model::Outlets;
+use crate::outlets::Outlets;
 
 /// Bytes that are passed on at once.
 const SENT: usize = 16;

@@ -1,86 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A program that is at a port. Whoever has bytes for it never waits: it has told for how many it has room.
+//! A program that is at a port: two threads, one for each direction.
 
-use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::desk::Says;
+use super::outbox::Outbox;
+use super::says::Says;
 use crate::session::PortOf;
 
-/// How many bytes are read or written at once.
+/// How many bytes are read at once.
 const PIECE: usize = 4096;
 /// How often it is looked at whether a program is there that waits for its guest.
 const TICK: Duration = Duration::from_millis(200);
 /// Without waiting.
 const NOW: &Timespec = &Timespec { tv_sec: 0, tv_nsec: 0 };
-
-/// The bytes on their way to a program.
-#[derive(Debug, Default)]
-pub struct Outbox {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    bytes: VecDeque<u8>,
-    /// Nothing more comes.
-    is_closed: bool,
-    /// All was written, or nothing can be.
-    is_done: bool,
-}
-
-impl Outbox {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts bytes in.
-    pub fn push(&self, bytes: &[u8]) {
-        self.lock().bytes.extend(bytes);
-        self.changed.notify_all();
-    }
-
-    /// Nothing more comes: the connection ends when all is written.
-    pub fn close(&self) {
-        self.lock().is_closed = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits until the connection has ended, but not longer than until `deadline`.
-    pub fn finish(&self, deadline: Instant) {
-        let mut state = self.lock();
-        while !state.is_done {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO {
-                return;
-            }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Takes some bytes out; waits for some. `None` if there will be no more.
-    fn next(&self) -> Option<Vec<u8>> {
-        let mut state = self.lock();
-        while state.bytes.is_empty() && !state.is_closed {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let count = state.bytes.len().min(PIECE);
-        (count != 0).then(|| state.bytes.drain(..count).collect())
-    }
-
-    fn end(&self) {
-        self.lock().is_done = true;
-        self.changed.notify_all();
-    }
-}
 
 /// Serves a program at a port, by two threads, until it goes or is sent away. What it does is said to the main loop.
 pub fn serve<E: Send + 'static>(

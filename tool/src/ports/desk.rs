@@ -6,59 +6,12 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use super::connection::Outbox;
+use super::outbox::Outbox;
+use super::says::Says;
 use crate::session::{Heard, PortOf, Session};
 
 /// So many bytes of a program are kept for a guest that does not take them: the rest stays with the program.
 const MAX_QUEUED: usize = 64 * 1024;
-
-/// What a program at a port does.
-#[derive(Debug)]
-pub enum Says {
-    /// It comes.
-    Come {
-        /// To this port.
-        of: PortOf,
-        /// Its number.
-        id: u64,
-        /// Where bytes for it go.
-        outbox: Arc<Outbox>,
-        /// Where more of its bytes are asked for.
-        more: Sender<()>,
-    },
-    /// It sends bytes, and no more until they are asked for.
-    Sends {
-        /// To this port.
-        of: PortOf,
-        /// Its number.
-        id: u64,
-        /// The bytes.
-        bytes: Vec<u8>,
-    },
-    /// It has read so many bytes of the guest.
-    Reads {
-        /// At this port.
-        of: PortOf,
-        /// Its number.
-        id: u64,
-        /// How many.
-        bytes: usize,
-    },
-    /// It sends nothing more.
-    Ends {
-        /// At this port.
-        of: PortOf,
-        /// Its number.
-        id: u64,
-    },
-    /// It has closed the connection. What it has sent is still the guest's.
-    IsGone {
-        /// From this port.
-        of: PortOf,
-        /// Its number.
-        id: u64,
-    },
-}
 
 /// What the desk needs of a session.
 pub trait Line {

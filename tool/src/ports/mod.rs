@@ -4,26 +4,20 @@
 //! | file | what |
 //! |---|---|
 //! | `server` | the sockets |
-//! | `connection` | a program that is at a port: the bytes on their way to it |
+//! | `connection`, `outbox`, `says` | a program that is at a port: its threads, the bytes on their way to it, and what it does |
 //! | `desk` | which program is at which port; it waits for nobody |
 //! | `command` | the command `port` |
 
 mod command;
 mod connection;
 mod desk;
+mod outbox;
+mod says;
 mod server;
 #[cfg(test)]
 mod tests;
 
 pub use command::port;
-pub use desk::{Desk, Says};
-pub use server::{Offer, abandon};
-
-/// The names of a VM and its ports.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
-    /// The VM's.
-    pub vm: String,
-    /// Those of its ports, the first of number 1.
-    pub ports: Vec<String>,
-}
+pub use desk::Desk;
+pub use says::Says;
+pub use server::{Named, Offer, abandon};

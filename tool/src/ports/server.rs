@@ -9,12 +9,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
-use super::Named;
 use super::connection::serve;
-use super::desk::Says;
+use super::says::Says;
 use crate::control::names::full_name;
 use crate::failure::{Context, Result};
 use crate::session::PortOf;
+
+/// The names of a VM and its ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The VM's.
+    pub vm: String,
+    /// Those of its ports, the first of number 1.
+    pub ports: Vec<String>,
+}
 
 /// Sockets that are offered; dropping it takes them away.
 pub struct Offer {

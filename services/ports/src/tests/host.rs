@@ -13,7 +13,8 @@ use turnstile_virtio::config::{CONSOLE, Console, ConsoleControl};
 use turnstile_virtio::features::Features;
 
 use crate::Function;
-use crate::model::{Outlets, Ports, QUEUES, VECTORS, WORDS, attach};
+use crate::model::{Ports, QUEUES, VECTORS, attach};
+use crate::outlets::{Outlets, WORDS};
 
 /// Bytes of the VM's memory.
 pub const MEMORY: usize = 0x100_0000;
