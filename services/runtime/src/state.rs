@@ -38,11 +38,14 @@ pub unsafe fn run<S: Service>(state: &State<S>, registers: [u64; REGISTERS]) -> 
     // SAFETY: the caller's promise.
     let service = unsafe { &mut *state.0.get() };
     let [kind, a, b, c, d, e] = registers;
-    if is_rung::<S>() && kind == Kind::Doorbell as u64 {
-        done(&service.event(Event::Doorbell { queues: a, now: b }));
-    }
-    if is_rung::<S>() || kind >= Kind::Memory as u64 {
+    if const { is_rung::<S>() } {
+        if kind == Kind::Doorbell as u64 {
+            done(&service.event(Event::Doorbell { queues: a, now: b }));
+        }
         // An array of its own: the others' stays in registers.
+        done(&seldom(service, [kind, a, b, c, d, e]));
+    }
+    if kind >= Kind::Memory as u64 {
         done(&seldom(service, [kind, a, b, c, d, e]));
     }
     done(&service.event(Event::from_registers(registers)))
