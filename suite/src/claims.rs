@@ -212,6 +212,28 @@ fn every_promise_names_tests_that_exist() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The identifiers that promises have, of which more than one has the same.
+fn shared_ids(specification: &str) -> Vec<&str> {
+    let ids =
+        specification.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |")).map(|(id, _)| id);
+    let is_id = |id: &&str| {
+        let (letter, number) = id.split_at_checked(1).unwrap_or_default();
+        letter.starts_with(|letter: char| letter.is_ascii_uppercase()) && number.parse::<u32>().is_ok()
+    };
+    let mut seen = BTreeSet::new();
+    ids.filter(is_id).filter(|id| !seen.insert(*id)).collect()
+}
+
+#[test]
+fn a_promise_has_an_id_of_its_own() {
+    let layout = Layout::find().unwrap();
+    let specification = fs::read_to_string(layout.root().join("SPECIFICATION.md")).unwrap();
+    assert_eq!(shared_ids(&specification), [""; 0]);
+    let twice =
+        "| id | promise |\n|---|---|\n| C1 | a |\n| C11 | b |\n| C1 | c |\n| row | d |\n| row | e |\n";
+    assert_eq!(shared_ids(twice), ["C1"]);
+}
+
 #[test]
 fn a_name_that_is_none_is_found() {
     let tests = Tests::read();

@@ -26,6 +26,8 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
+const PAUSE: Command = Command::Pause { vm: 0 };
+const RESUME: Command = Command::Resume { vm: 0 };
 const KILL: Step = Step::Tell(Command::KillService { service: 0 });
 /// What is typed while the service is killed after each line, and its checksum.
 const TYPED: [&str; 8] = [
@@ -52,6 +54,16 @@ fn steps(console: &str) -> Vec<Step> {
         Step::Resize(0, 132, 50),
         Step::Type(0, "until [ \"$(stty size)\" = '50 132' ]; do usleep 10000; done; echo la'rge'\r"),
         Step::Expect(0, "large\r\n"),
+        // Nobody types behind the pause.
+        Step::Type(0, "until [ \"$(stty size)\" = '40 100' ]; do usleep 10000; done; echo sma'ller'\r"),
+        Step::Expect(0, "sma'ller'\r\n"),
+        Step::Tell(PAUSE),
+        Step::Paused(0),
+        Step::Resize(0, 100, 40),
+        Step::Wait(200),
+        Step::Tell(RESUME),
+        Step::Resumed(0),
+        Step::Expect(0, "smaller\r\n"),
         Step::Type(0, "stty -echo; echo re'ady'; head -n 8 | md5sum; stty echo\r"),
         Step::Expect(0, "ready\r\n"),
     ]);
@@ -63,7 +75,7 @@ fn steps(console: &str) -> Vec<Step> {
         Step::Expect(0, text(printed.join(","))),
         Step::Expect(0, "# "),
         Step::Type(0, "stty size\r"),
-        Step::Expect(0, "50 132\r\n"),
+        Step::Expect(0, "40 100\r\n"),
         Step::Type(0, "poweroff -f\r"),
         Step::Stopped(0, StopReason::PowerOff),
     ]);

@@ -35,6 +35,8 @@ pub struct Card {
     pub answer: Cell<u8>,
     /// The commands.
     pub commands: RefCell<Vec<Vec<u8>>>,
+    /// Packets without headers that come as soon as there is a buffer.
+    pub waiting: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Card {
@@ -50,6 +52,7 @@ impl Card {
             holds: Cell::new(false),
             answer: Cell::new(0),
             commands: RefCell::default(),
+            waiting: RefCell::default(),
         }
     }
 
@@ -139,6 +142,7 @@ impl Card {
                 self.notified.update(|count| count + 1);
                 drop(queues);
                 self.run(ram);
+                self.waiting.borrow_mut().retain(|packet| !self.receive_plain(ram, packet));
             }
             Effect::Started | Effect::QueueReset(_) | Effect::Configured => {}
         }

@@ -62,6 +62,8 @@ impl<R> Switch<R> {
             let rings = R::find(memory, &layout)?;
             self.relay.set_queue((UPLINK, number), memory, Some((rings, options)), false)?;
         }
+        // What came before the card was asked to interrupt, it need not tell.
+        self.due |= MOVE;
         if let Some(until) = self.uplink.settle(members.bus())? {
             self.wait_for_card(until);
         }

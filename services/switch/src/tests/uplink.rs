@@ -64,6 +64,21 @@ fn packets_go_out_and_come_in() {
     }
 }
 
+/// The packet is there as soon as the card has buffers, and no interrupt comes for it.
+#[test]
+fn what_comes_while_the_card_begins_waits_for_nothing() {
+    let (mut host, mut drivers) = plain();
+    let first = packet(FAR, None, 0, 100);
+    host.board.card.as_ref().unwrap().waiting.borrow_mut().push(first.clone());
+    host.kill();
+    let card = host.board.card.as_ref().unwrap();
+    assert!(card.waiting.borrow().is_empty());
+    card.interrupts.set(0);
+    run(&mut host, &mut drivers);
+    assert!(drivers[0].got == [first]);
+    got(&mut drivers);
+}
+
 /// The sum of a packet's bytes from `start`, which is right if it is 0xffff, with that of the pseudo header of TCP.
 fn sum(packet: &[u8], start: usize) -> u32 {
     let word = |bytes: &[u8]| u32::from(bytes[0]) << 8 | bytes.get(1).map_or(0, |&byte| byte.into());
