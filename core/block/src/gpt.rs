@@ -47,6 +47,8 @@ pub enum Wrong {
     Range,
     /// Another partition has blocks of it, or the identity that was asked for.
     Overlap,
+    /// It has blocks of the table, so its guest could say where it is the next time.
+    Table,
 }
 
 impl fmt::Display for Wrong {
@@ -60,6 +62,9 @@ impl fmt::Display for Wrong {
             Self::Missing => "there is no such partition",
             Self::Range => "the partition is not within the disk",
             Self::Overlap => "another partition has blocks of it",
+            Self::Table => {
+                "the partition table is in it: have a tool for partitions move it behind the table"
+            }
         })
     }
 }
@@ -106,6 +111,13 @@ struct Header {
     count: u32,
     size: u32,
     sum: u32,
+}
+
+impl Header {
+    /// The block behind the array, on a disk with blocks of so many bytes.
+    const fn array_end(&self, size: usize) -> u64 {
+        self.array + (self.count as u64 * self.size as u64).div_ceil(size as u64)
+    }
 }
 
 enum State {
@@ -176,7 +188,9 @@ impl Reader {
         let Err(wrong) = result else { return };
         self.state = match self.first_wrong {
             // A table that is whole but does not have the partition is the truth.
-            _ if matches!(wrong, Wrong::Missing | Wrong::Range | Wrong::Overlap) => State::Failed(wrong),
+            _ if matches!(wrong, Wrong::Missing | Wrong::Range | Wrong::Overlap | Wrong::Table) => {
+                State::Failed(wrong)
+            }
             Some(first) => State::Failed(first),
             None => State::Header,
         };
@@ -298,6 +312,11 @@ impl Reader {
         let found = self.found.ok_or(Wrong::Missing)?;
         if found.blocks == 0 || found.first < header.first || found.last() > header.last {
             return Err(Wrong::Range);
+        }
+        // The first block of those for partitions is behind the first header. The last one of the disk is the other header's.
+        let array = header.array..header.array_end(self.size);
+        if found.first < array.end && array.start <= found.last() || found.last() == self.blocks - 1 {
+            return Err(Wrong::Table);
         }
         let others = self.others.get(..self.count).unwrap_or_default();
         let meets = others.iter().any(|&(first, last)| first <= found.last() && last >= found.first);

@@ -172,6 +172,33 @@ fn tables_that_lie_are_named() {
     assert_eq!(reader.step(), Err(Wrong::Block));
 }
 
+/// Who can write the table says where its partition is the next time: in another guest's.
+#[test]
+fn no_partition_has_blocks_of_the_table() {
+    let find = |first: u64, last: u64, entries: usize| {
+        let mut parts = vec![(first, last)];
+        parts.resize(entries, (600, 600));
+        let mut table = Table::new(512, 128, &parts);
+        table.usable = (2, 511);
+        table.write();
+        table.find(Want::Number(1)).map(|found| (found.first, found.blocks))
+    };
+    // Entries of four are in a block: those of eight are in blocks 2 and 3.
+    for (first, last) in [(2, 2), (3, 3), (2, 100), (3, 100), (100, 511), (511, 511)] {
+        assert_eq!(find(first, last, 8), Err(Wrong::Table), "{first} to {last}");
+    }
+    assert_eq!(find(4, 100, 8), Ok((4, 97)));
+    assert_eq!(find(3, 100, 4), Ok((3, 98)));
+    assert_eq!(find(100, 510, 8), Ok((100, 411)));
+    // Where the first table is damaged, of the second one.
+    let mut table = Table::new(512, 128, &[(470, 479), (470, 480)]);
+    table.usable = (2, 511);
+    table.write();
+    table.blocks[512] = 0;
+    table.blocks[511 * 512 + 92..].fill(0);
+    assert_eq!(table.find(Want::Number(2)), Err(Wrong::Table));
+}
+
 proptest! {
     /// Whatever is in the blocks, also with right sums: what is found is a part of what is for partitions, of its own.
     #[test]

@@ -43,12 +43,31 @@ pub fn misfit(disks: &[Disk], vms: &[Vm], index: usize) -> Option<Problem> {
     if let Some(problem) = earlier.clone().find_map(|other| conflict(disk, other, device)) {
         return Some(problem);
     }
+    if let Some(problem) = same_file(disks, index, device) {
+        return Some(problem);
+    }
     let own = |disks: &[Disk]| functions(disks, vms, &device.value);
     let (before, all) = (own(disks.get(..index)?), own(disks.get(..=index)?));
     (before <= MAX_MEMBERS && all > MAX_MEMBERS).then(|| {
         let what = format!("the VMs have more than {MAX_MEMBERS} disks behind `{}`", device.value.name());
         Problem::new(span.clone(), what, "a disk counts once for each VM that has it: take the others out")
     })
+}
+
+/// Says which earlier disk has the same file in QEMU behind another controller, if somebody writes it.
+fn same_file(disks: &[Disk], index: usize, own: &At<Device>) -> Option<Problem> {
+    let writes = |device: &Device| beside(disks, device).any(|disk| !disk.read_only);
+    let device = |disk: &Disk| disk.device.as_ref().map(|device| device.value.clone());
+    let mut earlier = disks.iter().take(index).filter_map(|disk| Some((&disk.name.value, device(disk)?)));
+    let (name, theirs) = earlier.find(|(_, theirs)| {
+        !theirs.drive.is_same_controller(&own.value.drive)
+            && theirs.file == own.value.file
+            && (writes(theirs) || writes(&own.value))
+    })?;
+    let what =
+        format!("the disk `{name}` has the same file behind `{}`, and somebody writes it", theirs.name());
+    let help = "give each its own `image`, or write read-only = true in both; partitions of one file are behind one `device`";
+    Some(Problem::new(own.span.clone(), what, help))
 }
 
 /// Says what a disk and an earlier one of the same controller cannot both say.

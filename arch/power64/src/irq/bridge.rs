@@ -278,6 +278,24 @@ mod tests {
     }
 
     #[test]
+    fn a_firmware_that_refuses_a_window_has_lent_nothing() {
+        let phb = machine()[0];
+        let bridge = Bridge { phb, taken: AtomicU32::new(0), driven: Mutex::new(Vec::new()), cpus: &[] };
+        let function = PciAddress::new(0, 1, 0, 0);
+        let pieces = [Range { base: 0, size: LARGE }];
+        let calls = asked(0);
+        bridge.reach(function, Range { base: 0x10_0000, size: 0x1000 }, false).unwrap();
+        drop(calls);
+        let calls = asked(-1);
+        assert_eq!(bridge.lend(function, &pieces), Err(Unlent::NoTables));
+        drop(calls);
+        let calls = asked(0);
+        assert!(bridge.take_back(function));
+        assert!(calls.take().is_empty(), "there is nothing to be taken back");
+        assert_eq!(bridge.lend(function, &pieces), Ok(Vec::from([1 << 59])));
+    }
+
+    #[test]
     fn each_function_is_an_endpoint_and_is_told_of_once() {
         let mut phb = machine()[0];
         phb.endpoints = 3;

@@ -194,6 +194,25 @@ fn what_disks_of_a_controller_cannot_both_be_is_shown() {
 }
 
 #[test]
+fn a_file_is_behind_one_controller_if_somebody_writes_it() {
+    let with = |device: &str, more: &str| format!("{}image = \"i\"\n{more}", at(device));
+    let parts = |[a, b, c]: [&str; 3]| {
+        let (b, c) = (format!("partition = 1\n{b}"), format!("partition = 2\n{c}"));
+        three([&with("nvme0", a), &with("virtio0", &b), &with("virtio0", &c)])
+    };
+    let only = "read-only = true\n";
+    // Of each that is behind the second controller.
+    let what = "the disk `a` has the same file behind `nvme0`, and somebody writes it";
+    let shown = ("\"virtio0\"", what, "its own `image`, or write read-only = true in both");
+    for writer in 0..3 {
+        let mut lines = [only; 3];
+        lines[writer] = "";
+        expect(&parts(lines), &[shown; 2]);
+    }
+    assert!(parse_text(&parts([only; 3])).is_ok());
+}
+
+#[test]
 fn a_board_has_the_controllers() {
     let on = |board: &str, lines: &str| format!("[machine]\nboard = \"{board}\"\n{}", root(lines));
     let what = "no disk controller of the board `rpi4` can be used";
