@@ -57,8 +57,6 @@ fn mistakes_in_ports_are_shown() {
     let many: Vec<String> = (0..14).map(|number| format!("\"p{number}\"")).collect();
     let many = with(&format!("ports = [{}]", many.join(", ")));
     expect(&many, &[("\"p13\"", "at most 13 ports", "take the others out")]);
-    let on_demand = with("mapping = \"on-demand\"\nports = [\"agent\"]");
-    expect(&on_demand, &[("\"agent\"", "no service of ports reaches its memory", "take `ports` out")]);
     let text = vms(&[&format!("{SHARED}ports = [\"agent\"]"), &format!("{SHARED}realtime = 5")]);
     let what =
         "the service of ports `ports-a` may keep the real-time VM `b` waiting: `a` shares a CPU with it";
