@@ -11,7 +11,7 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <13>;
+//!     version = <14>;
 //!     images {
 //!         image-0 { digest = <u64>; padding = [...]; data = [...]; };
 //!     };
@@ -48,7 +48,7 @@
 //!         disk-2 { name = "more"; size = <0>; drive = "nvme"; number = <0>; partition = <3>; trusted; };
 //!     };
 //!     ports {                            only if there are any
-//!         port-0 { service = <2>; vm = <0>; mac = [6 bytes]; guard; isolated; rate = <u64>; };
+//!         port-0 { service = <2>; vm = <0>; mac = [6 bytes]; guard; isolated; rate = <u64>; queues = <u32>; };
 //!     };
 //! };
 //! ```
@@ -136,7 +136,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 

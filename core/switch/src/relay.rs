@@ -103,9 +103,10 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Relay<P, Q, SETS, R> 
         queue: &mut Queue<C>,
         memory: &M,
         limits: &Limits,
+        keep: impl FnMut(u16),
     ) -> Result<(bool, bool), Violation> {
         let Some(device) = self.device(port) else { return Ok((false, false)) };
-        device.control.serve(queue, memory, limits)
+        device.control.serve(queue, memory, limits, keep)
     }
 
     /// Sends what is in a queue of a port, up to `most` packets. `memories` are those of the ports' drivers, `now` is in nanoseconds. An error
@@ -123,7 +124,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Relay<P, Q, SETS, R> 
         let Self { transmit, ways } = self;
         let queue = transmit.get_mut(port).and_then(|queues| queues.get_mut(pair)?.as_mut());
         let (Some(memory), Some(queue)) = (memories.get(port), queue) else { return Ok(Rest::Idle) };
-        let (rest, interrupt) = ways.drain(memories, memory, (port, queue), now, most)?;
+        let (rest, interrupt) = ways.drain(memories, memory, ((port, pair), queue), now, most)?;
         if let Some(device) = ways.devices.get_mut(port).and_then(Option::as_mut)
             && interrupt
         {

@@ -442,7 +442,7 @@ fn queues_and_wishes_hold_for_all_packets() {
     commands.ask(&memories[1], &not_all).unwrap();
     let mut queue = Queue::new(commands.ring.layout, OPTIONS, 8);
     let limits = Limits { may_change: false, pairs: 2 };
-    assert_eq!(net.control(1, &mut queue, &memories[1], &limits), Ok((true, false)));
+    assert_eq!(net.control(1, &mut queue, &memories[1], &limits, |_| {}), Ok((true, false)));
     net.device(1).unwrap().control.pairs = 1;
     for to in [mac(1), [0; 6]] {
         net.device(1).unwrap().control.mac = to;

@@ -9,6 +9,7 @@ use turnstile_virtio::ring::Layout;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
+use crate::flow::Steering;
 use crate::patience::Patience;
 
 /// How many buffers a packet that is received has at most: 64 KiB in buffers of 1 KiB, and something more.
@@ -25,6 +26,8 @@ pub struct Device<const Q: usize, R = Layout> {
     pub longest: u32,
     pub(super) receive: [Option<Queue<R>>; Q],
     pub(super) patience: Patience,
+    /// By which of its pairs flows go.
+    pub(super) steering: Steering,
     /// Queues that have received something and were not asked whether they want an interrupt: a bit for each pair.
     unasked: u64,
     /// Queues that want an interrupt: a bit each, by their numbers.
@@ -35,8 +38,17 @@ impl<const Q: usize, R> Device<Q, R> {
     /// A device whose queues are yet to come.
     pub const fn new(control: Control, accepts: Accepts, longest: u32) -> Self {
         let receive = [const { None }; Q];
-        let patience = Patience::NEW;
-        Self { control, accepts, longest, receive, patience, unasked: 0, owed: 0 }
+        let (patience, steering) = (Patience::NEW, Steering::NEW);
+        Self { control, accepts, longest, receive, patience, steering, unasked: 0, owed: 0 }
+    }
+
+    /// The pair that packets of a flow go to: of those that receive, the first one whose queue is enabled stands in for one whose is not.
+    #[cold]
+    pub(super) fn pair(&self, flow: u64) -> usize {
+        let is_enabled = |pair: &usize| self.receive.get(*pair).is_some_and(Option::is_some);
+        let pair = self.steering.pair(flow, self.control.pairs);
+        let instead = || (0..usize::from(self.control.pairs).min(Q)).find(is_enabled);
+        Some(pair).filter(is_enabled).or_else(instead).unwrap_or(0)
     }
 
     /// One of its pairs has received something.

@@ -79,7 +79,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         &mut self,
         memories: &[M; P],
         memory: &M,
-        (port, queue): (usize, &mut Queue<R>),
+        ((port, pair), queue): ((usize, usize), &mut Queue<R>),
         now: u64,
         most: u32,
     ) -> Result<(Rest, bool), Violation>
@@ -89,7 +89,8 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         let Some(device) = self.devices.get(port).and_then(Option::as_ref) else {
             return Ok((Rest::Idle, false));
         };
-        let longest = device.longest;
+        // Of who has several pairs each packet's flow is looked at, so none is plain.
+        let longest = if device.control.pairs > 1 { 0 } else { device.longest };
         let (mut left, mut interrupt, mut last) = (most, false, None);
         self.cost = 0;
         queue.suppress(memory)?;
@@ -111,7 +112,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     None => {
                         last = None;
                         let mut chain = queue.chain(token);
-                        (self.forward_any(memories, memory, port, &mut chain, now)?, chain.finish())
+                        (self.forward_any(memories, memory, (port, pair), &mut chain, now)?, chain.finish())
                     }
                 };
                 if let Some(rest) = rest {
@@ -203,7 +204,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         &mut self,
         memories: &[M; P],
         memory: &M,
-        port: usize,
+        (port, pair): (usize, usize),
         chain: &mut Chain,
         now: u64,
     ) -> Result<Option<Rest>, Violation>
@@ -211,10 +212,19 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         R: Rings<M>,
     {
         let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(None) };
-        let (accepts, longest) = (device.accepts, device.longest);
+        let (accepts, longest, pairs) = (device.accepts, device.longest, device.control.pairs);
         if self.frame.read(memory, chain, &accepts, longest)?.is_err() {
             self.switch.count(port, |counters| counters.malformed += 1);
             return Ok(None);
+        }
+        if pairs > 1 {
+            self.frame.extend(memory)?;
+            let flow = flow(self.frame.head());
+            self.devices
+                .get_mut(port)
+                .into_iter()
+                .flatten()
+                .for_each(|device| device.steering.sent(flow, pair));
         }
         let verdict = self.switch.judge(port, self.frame.head(), now);
         self.follow(verdict, memories, memory, port, now)
@@ -278,10 +288,8 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         let mut pair = 0;
         if device.control.pairs > 1 {
             frame.extend(from)?;
-            pair = flow(frame.head()) as usize % usize::from(device.control.pairs);
+            pair = device.pair(flow(frame.head()));
         }
-        // A queue that is not enabled takes nothing; the first one does.
-        let pair = if device.receive.get(pair).is_some_and(Option::is_some) { pair } else { 0 };
         let Some(queue) = device.receive.get_mut(pair).and_then(Option::as_mut) else { return Ok(0) };
         let merge = device.accepts.merge;
         let delivery = if frame.suits(&device.accepts) {

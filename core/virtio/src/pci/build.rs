@@ -11,8 +11,11 @@ pub const BAR_MSIX: u8 = 1;
 pub const BAR_VIRTIO: u8 = 4;
 /// How many bytes of it each structure has; notifications have a page of their own.
 const REGION: u32 = 0x1000;
-/// Where in that BAR drivers notify queues: each has four bytes.
+/// Where in that BAR drivers notify queues: each place has four bytes.
 pub const NOTIFICATIONS: u32 = 3 * REGION;
+/// How many places there are at most: with more queues, those whose numbers have the same remainder share one, and what is written there says which
+/// it is (section 4.1.5.2).
+pub const PLACES: u16 = 4;
 /// How far notifications of queues are apart, in bytes.
 pub(super) const NOTIFY_MULTIPLIER: u32 = 4;
 /// The type of the capability that is a window to the BARs (section 4.1.4.9).
@@ -65,7 +68,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Makes the function of such a device with `queues` queues, at most 1024, a configuration of `config` bytes, and `vectors`
+    /// Makes the function of such a device with `queues` queues, a configuration of `config` bytes, and `vectors`
     /// vectors of MSI-X. Nothing about it is of before virtio 1.0.
     pub fn function(&self, queues: u16, config: u32, vectors: u16) -> Result<Function, Unfit> {
         let mut function = Function::new(&Identity {
@@ -85,7 +88,7 @@ impl Kind {
                 Region::Common => super::common::LENGTH as u32,
                 Region::Isr => 4,
                 Region::Config => config,
-                Region::Notify => NOTIFY_MULTIPLIER * u32::from(queues),
+                Region::Notify => NOTIFY_MULTIPLIER * u32::from(queues.min(PLACES)),
             };
             if length > REGION {
                 return Err(Unfit::BarSize(length.into()));
