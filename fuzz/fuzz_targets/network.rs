@@ -43,8 +43,15 @@ fuzz_target!(|input: ([Vec<u8>; 3], [u64; 3], u8, Vec<u8>)| {
         memories.iter().for_each(|ram| ram.fuse.mend());
         if step & 0x80 != 0 {
             let _ = net.control(port, &mut controls[port], &memories[port], &limits, |_| {});
-        } else if net.pump(&memories, (port, usize::from(step >> 5 & 1)), now as u64 * 500_000, 8).is_err() {
-            renew(&mut net, port);
+        } else {
+            let now = now as u64 * 500_000;
+            let done = match step >> 5 & 3 {
+                0 => net.pump(&memories, port, now, 8),
+                pair => net.pump_pair(&memories, (port, usize::from(pair & 1)), now, 8),
+            };
+            if done.is_err() {
+                renew(&mut net, port);
+            }
         }
         net.interrupt(&memories, |_, _| {});
         while let Some(port) = net.broken() {

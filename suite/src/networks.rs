@@ -23,7 +23,8 @@ pub fn scenarios() -> Vec<Scenario> {
         scenarios.extend(all.map(|scenario| if kills > 30 { scenario.long() } else { scenario }));
     }
     scenarios.extend(isolated().on_all().map(Scenario::long));
-    scenarios.push(between("networks/kvmtool").with_config(config(1, "machine = \"kvmtool\"", &PORTS)).long());
+    scenarios
+        .push(between("networks/kvmtool").with_config(config(1, "machine = \"kvmtool\"", &PORTS)).long());
     let gicv2 = format!("[machine]\ngic = 2\n\n{}", config(1, "", &PORTS));
     scenarios.push(between("networks/gicv2").with_config(gicv2).long());
     scenarios.push(between("networks/mmio").with_config(config(2, "virtio = \"mmio\"", &PORTS)).long());

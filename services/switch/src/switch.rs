@@ -333,7 +333,7 @@ impl<R> Switch<R> {
     where
         R: Rings<M::Memory>,
     {
-        match self.relay.pump(members.memories(), (member, 0), now, TURN) {
+        match self.relay.pump(members.memories(), member, now, TURN) {
             Ok(Rest::Idle) => self.due &= !sends(member),
             Ok(Rest::Spent) => {}
             Ok(Rest::Wait(span)) => self.wait(member, now.saturating_add(span)),
@@ -353,7 +353,7 @@ impl<R> Switch<R> {
             self.due &= !bits(member, SEND_SOME);
             return;
         };
-        let rest = self.relay.pump(members.memories(), (member, pair), now, TURN);
+        let rest = self.relay.pump_pair(members.memories(), (member, pair), now, TURN);
         let (Some(pairs), Some(wait)) = (self.pairs.get_mut(member), self.waits.get_mut(member)) else {
             return;
         };

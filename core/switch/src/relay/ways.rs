@@ -74,8 +74,8 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         }
     }
 
-    /// Sends packets. Returns whether the sender wants an interrupt, too.
-    pub(super) fn drain<M: Transfer>(
+    /// Sends packets. Returns whether the sender wants an interrupt, too. Of who has `SEVERAL` pairs each packet's flow is noted, so none is plain.
+    pub(super) fn drain<M: Transfer, const SEVERAL: bool>(
         &mut self,
         memories: &[M; P],
         memory: &M,
@@ -89,8 +89,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         let Some(device) = self.devices.get(port).and_then(Option::as_ref) else {
             return Ok((Rest::Idle, false));
         };
-        // Of who has several pairs each packet's flow is looked at, so none is plain.
-        let longest = if device.control.pairs > 1 { 0 } else { device.longest };
+        let longest = device.longest;
         let (mut left, mut interrupt, mut last) = (most, false, None);
         self.cost = 0;
         queue.suppress(memory)?;
@@ -101,8 +100,10 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                 };
                 left = fewer;
                 let (plain, token) = match queue.pop_one(memory)? {
-                    Some(One::Buffer(token, buffer)) => (Plain::read(memory, buffer, longest)?, token),
-                    Some(One::Not(token)) => (None, token),
+                    Some(One::Buffer(token, buffer)) if !SEVERAL => {
+                        (Plain::read(memory, buffer, longest)?, token)
+                    }
+                    Some(One::Buffer(token, _) | One::Not(token)) => (None, token),
                     None => break Rest::Idle,
                 };
                 let (rest, token) = match plain {
@@ -112,7 +113,8 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     None => {
                         last = None;
                         let mut chain = queue.chain(token);
-                        (self.forward_any(memories, memory, (port, pair), &mut chain, now)?, chain.finish())
+                        let from = (port, SEVERAL.then_some(pair));
+                        (self.forward_any(memories, memory, from, &mut chain, now)?, chain.finish())
                     }
                 };
                 if let Some(rest) = rest {
@@ -204,7 +206,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         &mut self,
         memories: &[M; P],
         memory: &M,
-        (port, pair): (usize, usize),
+        (port, pair): (usize, Option<usize>),
         chain: &mut Chain,
         now: u64,
     ) -> Result<Option<Rest>, Violation>
@@ -212,22 +214,25 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         R: Rings<M>,
     {
         let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(None) };
-        let (accepts, longest, pairs) = (device.accepts, device.longest, device.control.pairs);
+        let (accepts, longest) = (device.accepts, device.longest);
         if self.frame.read(memory, chain, &accepts, longest)?.is_err() {
             self.switch.count(port, |counters| counters.malformed += 1);
             return Ok(None);
         }
-        if pairs > 1 {
-            self.frame.extend(memory)?;
-            let flow = flow(self.frame.head());
-            self.devices
-                .get_mut(port)
-                .into_iter()
-                .flatten()
-                .for_each(|device| device.steering.sent(flow, pair));
+        if let Some(pair) = pair {
+            self.note(memory, (port, pair))?;
         }
         let verdict = self.switch.judge(port, self.frame.head(), now);
         self.follow(verdict, memories, memory, port, now)
+    }
+
+    /// The frame's flow is one that its sender has sent by a pair.
+    #[cold]
+    fn note<M: Transfer>(&mut self, memory: &M, (port, pair): (usize, usize)) -> Result<(), Violation> {
+        self.frame.extend(memory)?;
+        let flow = flow(self.frame.head());
+        self.devices.get_mut(port).into_iter().flatten().for_each(|device| device.steering.sent(flow, pair));
+        Ok(())
     }
 
     /// Does with the frame what was decided.
