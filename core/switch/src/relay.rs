@@ -111,6 +111,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Relay<P, Q, SETS, R> 
 
     /// Sends what is in the queue of a port's first pair, up to `most` packets, as all of a driver that has one pair. `memories` are those of the ports'
     /// drivers, `now` is in nanoseconds. An error is the sender's: its device needs a reset. [`Relay::interrupt`] and [`Relay::broken`] follow.
+    #[inline(never)] // Its state stays in registers.
     pub fn pump<M: Transfer>(
         &mut self,
         memories: &[M; P],
@@ -125,6 +126,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Relay<P, Q, SETS, R> 
     }
 
     /// The same by a pair of a driver that has several: what it sends of a flow tells by which of them it receives that.
+    #[inline(never)] // The way of one pair is another one.
     pub fn pump_pair<M: Transfer>(
         &mut self,
         memories: &[M; P],

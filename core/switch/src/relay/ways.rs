@@ -75,6 +75,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
     }
 
     /// Sends packets. Returns whether the sender wants an interrupt, too. Of who has `SEVERAL` pairs each packet's flow is noted, so none is plain.
+    #[inline(always)] // One caller of each kind.
     pub(super) fn drain<M: Transfer, const SEVERAL: bool>(
         &mut self,
         memories: &[M; P],
@@ -100,10 +101,9 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                 };
                 left = fewer;
                 let (plain, token) = match queue.pop_one(memory)? {
-                    Some(One::Buffer(token, buffer)) if !SEVERAL => {
-                        (Plain::read(memory, buffer, longest)?, token)
-                    }
-                    Some(One::Buffer(token, _) | One::Not(token)) => (None, token),
+                    Some(One::Buffer(token, _)) if SEVERAL => (None, token),
+                    Some(One::Buffer(token, buffer)) => (Plain::read(memory, buffer, longest)?, token),
+                    Some(One::Not(token)) => (None, token),
                     None => break Rest::Idle,
                 };
                 let (rest, token) = match plain {
@@ -285,16 +285,48 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
     where
         R: Rings<M>,
     {
-        let frame = &mut self.frame;
-        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(0) };
-        if !device.control.wants(frame.head()) {
+        let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(0) };
+        if !device.control.wants(self.frame.head()) {
             return Ok(0);
         }
-        let mut pair = 0;
         if device.control.pairs > 1 {
-            frame.extend(from)?;
-            pair = device.pair(flow(frame.head()));
+            return self.deliver_to_one((port, memory), from, now);
         }
+        self.bring((port, 0), memory, from, now)
+    }
+
+    /// The same to one of several pairs, which the frame's flow tells.
+    #[cold]
+    #[inline(never)] // The way to the only pair there is needs no more registers.
+    fn deliver_to_one<M: Transfer>(
+        &mut self,
+        (port, memory): (usize, &M),
+        from: &M,
+        now: u64,
+    ) -> Result<u64, Violation>
+    where
+        R: Rings<M>,
+    {
+        self.frame.extend(from)?;
+        let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(0) };
+        let pair = device.pair(flow(self.frame.head()));
+        self.bring((port, pair), memory, from, now)
+    }
+
+    /// Brings the frame to a pair of a port, as above.
+    #[inline(always)] // To a pair that is known, mostly.
+    fn bring<M: Transfer>(
+        &mut self,
+        (port, pair): (usize, usize),
+        memory: &M,
+        from: &M,
+        now: u64,
+    ) -> Result<u64, Violation>
+    where
+        R: Rings<M>,
+    {
+        let frame = &mut self.frame;
+        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(0) };
         let Some(queue) = device.receive.get_mut(pair).and_then(Option::as_mut) else { return Ok(0) };
         let merge = device.accepts.merge;
         let delivery = if frame.suits(&device.accepts) {
