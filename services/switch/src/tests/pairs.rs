@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Several pairs of queues: where commands are, which pair a packet comes by, whose turn it is.
 
-use turnstile_rig::{Ram, Request};
+use turnstile_rig::Request;
 use turnstile_virtio::config::{Network, NetworkHeader};
 
 use super::driver::{ACCEPTED, COMMON, CONFIG, Driver, STATUS, packet, run};
