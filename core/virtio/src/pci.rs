@@ -8,7 +8,8 @@ mod build;
 mod common;
 mod window;
 
-pub use build::{BAR_MSIX, BAR_VIRTIO, Kind, NOTIFICATIONS, PLACES};
+pub use build::{BAR_MSIX, BAR_VIRTIO, Kind, NOTIFICATIONS};
+pub use common::PLACES;
 
 use turnstile_pci::function::{Changed, Function};
 use turnstile_pci::msix::{Control, Message, Msix};

@@ -13,9 +13,6 @@ pub const BAR_VIRTIO: u8 = 4;
 const REGION: u32 = 0x1000;
 /// Where in that BAR drivers notify queues: each place has four bytes.
 pub const NOTIFICATIONS: u32 = 3 * REGION;
-/// How many places there are at most: with more queues, those whose numbers have the same remainder share one, and what is written there says which
-/// it is (section 4.1.5.2).
-pub const PLACES: u16 = 4;
 /// How far notifications of queues are apart, in bytes.
 pub(super) const NOTIFY_MULTIPLIER: u32 = 4;
 /// The type of the capability that is a window to the BARs (section 4.1.4.9).
@@ -88,7 +85,7 @@ impl Kind {
                 Region::Common => super::common::LENGTH as u32,
                 Region::Isr => 4,
                 Region::Config => config,
-                Region::Notify => NOTIFY_MULTIPLIER * u32::from(queues.min(PLACES)),
+                Region::Notify => NOTIFY_MULTIPLIER * u32::from(queues.min(super::common::PLACES)),
             };
             if length > REGION {
                 return Err(Unfit::BarSize(length.into()));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The common configuration structure (section 4.1.4.3).
 
-use super::build::PLACES;
 use crate::registers::{Effect, NO_VECTOR, Part, Registers};
 
+/// In how many places drivers notify queues at most. With more queues, those whose numbers have the same remainder share one, and what is written there says which
+/// it is (section 4.1.5.2).
+pub const PLACES: u16 = 4;
 /// How many bytes it has.
 pub(super) const LENGTH: usize = 0x3c;
 
