@@ -64,10 +64,10 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let more = DiskSpec { name: "more", drive: Some(more), ..here };
     let disks = [root, DiskSpec { name: "data", image: None, read_only: true, ..root }, here, more];
     let mac = [2, 0, 0, 0, 0, 1];
-    let port = PortSpec { service: 3, vm: 3, mac, guard: true, isolated: false, rate: Some(64_000) };
+    let port = PortSpec { service: 3, vm: 3, mac, guard: true, isolated: false, rate: Some(64_000), queues: 1 };
     let last = VmSpec { name: "last", cpus: CpuList::new(&[7, 8]), ..mapped };
     let ports =
-        [port, PortSpec { vm: 4, mac: [2, 0, 0, 0, 0, 2], guard: false, isolated: true, rate: None, ..port }];
+        [port, PortSpec { vm: 4, mac: [2, 0, 0, 0, 0, 2], guard: false, isolated: true, rate: None, queues: 4, ..port }];
     write_with(&[vm, other, pc, mapped, last], &services, &disks, &ports).expect("a valid bundle")
 });
 

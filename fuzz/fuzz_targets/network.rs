@@ -17,7 +17,7 @@ const QUEUES: [u64; 3] = [0, 0x1000, 0x2000];
 
 fuzz_target!(|input: ([Vec<u8>; 3], [u64; 3], u8, Vec<u8>)| {
     let (contents, seeds, flags, steps) = input;
-    let mut net = Relay::<3, 1, 4>::new();
+    let mut net = Relay::<3, 2, 4>::new();
     let memories = [(); 3].map(|()| Ram::new(0x4000, Fuse::default()));
     let rings = QUEUES.map(|at| Ring::new(&memories[0], Ram::BASE + at, 8, OPTIONS));
     let mut controls = Vec::new();
@@ -27,13 +27,13 @@ fuzz_target!(|input: ([Vec<u8>; 3], [u64; 3], u8, Vec<u8>)| {
         net.switch().attach(port, Rules { isolated: flags >> port & 1 == 1, ..Rules::default() });
         controls.push(Queue::new(rings[2].layout, OPTIONS, 16));
     }
-    let limits = Limits { may_change: true, pairs: 1 };
-    let renew = |net: &mut Relay<3, 1, 4>, port: usize| {
+    let limits = Limits { may_change: true, pairs: 2 };
+    let renew = |net: &mut Relay<3, 2, 4>, port: usize| {
         let offloads = flags >> (port + 3) & 1 == 1;
         let accepts = Accepts { merge: flags >> 6 & 1 == 1, ..Settings { offloads, ..Settings::new([2; 6]) }.features().into() };
         net.set_device(port, Some(Device::new(Control::new([2; 6]), accepts, 1600)));
-        for number in 0..2 {
-            let layout = Some((rings[number].layout, OPTIONS));
+        for number in 0..4 {
+            let layout = Some((rings[number % 2].layout, OPTIONS));
             let _ = net.set_queue((port, number), &memories[port], layout, true);
         }
     };
@@ -42,9 +42,16 @@ fuzz_target!(|input: ([Vec<u8>; 3], [u64; 3], u8, Vec<u8>)| {
         let port = usize::from(step % 3);
         memories.iter().for_each(|ram| ram.fuse.mend());
         if step & 0x80 != 0 {
-            let _ = net.control(port, &mut controls[port], &memories[port], &limits);
-        } else if net.pump(&memories, (port, 0), now as u64 * 500_000, 8).is_err() {
-            renew(&mut net, port);
+            let _ = net.control(port, &mut controls[port], &memories[port], &limits, |_| {});
+        } else {
+            let now = now as u64 * 500_000;
+            let done = match step >> 5 & 3 {
+                0 => net.pump(&memories, port, now, 8),
+                pair => net.pump_pair(&memories, (port, usize::from(pair & 1)), now, 8),
+            };
+            if done.is_err() {
+                renew(&mut net, port);
+            }
         }
         net.interrupt(&memories, |_, _| {});
         while let Some(port) = net.broken() {

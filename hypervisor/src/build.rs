@@ -220,8 +220,8 @@ fn members(
         Ok(Member { vm: guest.vm, slot, site: guest.machine.site(spec.device, slot), settings })
     };
     let ports = ports_of(bundle.ports(), number).iter().map(|port| {
-        let &PortSpec { vm, mac, guard, isolated, rate, .. } = port;
-        member(number, vm, Port { mac, guard, isolated, rate }.words())
+        let &PortSpec { vm, mac, guard, isolated, rate, queues, .. } = port;
+        member(number, vm, Port { mac, guard, isolated, rate, pairs: queues }.words())
     });
     let own = joined(number, bundle).filter_map(|(index, spec)| {
         // The program of a disk in memory knows the name from that memory.

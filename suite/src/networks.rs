@@ -23,10 +23,11 @@ pub fn scenarios() -> Vec<Scenario> {
         scenarios.extend(all.map(|scenario| if kills > 30 { scenario.long() } else { scenario }));
     }
     scenarios.extend(isolated().on_all().map(Scenario::long));
-    scenarios.push(between("networks/kvmtool").with_config(config("machine = \"kvmtool\"", &PORTS)).long());
-    scenarios.push(
-        between("networks/gicv2").with_config(format!("[machine]\ngic = 2\n\n{}", config("", &PORTS))).long(),
-    );
+    scenarios
+        .push(between("networks/kvmtool").with_config(config(1, "machine = \"kvmtool\"", &PORTS)).long());
+    let gicv2 = format!("[machine]\ngic = 2\n\n{}", config(1, "", &PORTS));
+    scenarios.push(between("networks/gicv2").with_config(gicv2).long());
+    scenarios.push(between("networks/mmio").with_config(config(2, "virtio = \"mmio\"", &PORTS)).long());
     scenarios.push(paused());
     scenarios.push(bare(Isa::Arm64, "networks/bare", "", ""));
     scenarios.push(bare(Isa::Arm64, "networks/bare-kvmtool", "", "machine = \"kvmtool\""));
@@ -46,13 +47,13 @@ pub fn scenarios() -> Vec<Scenario> {
 /// What each VM has to say of its port.
 const PORTS: [&str; 2] = ["", ""];
 
-/// Two VMs with a port of the same network each, of which this is said, too. An emulator that others keep from running is not to be
+/// Two VMs with so many vCPUs and a port of the same network each, of which this is said, too. An emulator that others keep from running is not to be
 /// taken for a service that loops.
-fn config(more: &str, ports: &[&str; 2]) -> String {
+fn config(vcpus: u32, more: &str, ports: &[&str; 2]) -> String {
     let vm = |name, number, port: &str| {
         let networks = format!("networks = [{{ network = \"lan\"{port} }}]");
         let more = format!("disks = [\"script\"]\n{networks}\n{more}");
-        linux(name, 1, &format!("quiet turnstile.ip=10.0.0.{number}/24"), &more)
+        linux(name, vcpus, &format!("quiet turnstile.ip=10.0.0.{number}/24"), &more)
     };
     vm("left", 1, ports[0])
         + &vm("right", 2, ports[1])
@@ -69,7 +70,7 @@ pub fn ends(vm: u8) -> [Step; 2] {
     [Step::Type(vm, "poweroff -f\r"), Step::Stopped(vm, StopReason::PowerOff)]
 }
 
-/// Each fetches what the other one has; one of them starts anew, and fetches once more.
+/// Each fetches what the other one has, by each of its CPUs; one of them starts anew, and fetches once more.
 fn between(name: &str) -> Scenario {
     let steps = [
         &is_up(0)[..],
@@ -96,7 +97,7 @@ fn between(name: &str) -> Scenario {
         &ends(0),
         &ends(1),
     ];
-    scenario(name, config("", &PORTS), steps.concat()).limit(300).judge(nothing_bad)
+    scenario(name, config(2, "", &PORTS), steps.concat()).limit(300).judge(nothing_bad)
 }
 
 /// A guest without a system exchanges packets with another one, and attacks its device; in its second life nothing is left of that.
@@ -134,7 +135,7 @@ fn isolated() -> Scenario {
         &ends(0),
         &ends(1),
     ];
-    scenario("networks/isolated", config("", &ports), steps.concat()).limit(300).judge(nothing_bad)
+    scenario("networks/isolated", config(1, "", &ports), steps.concat()).limit(300).judge(nothing_bad)
 }
 
 /// First the VM that fetches is paused in the middle of that, then the one that sends. The other one goes on, and so does what is
@@ -159,7 +160,7 @@ fn paused() -> Scenario {
         ]);
     }
     steps.extend([ends(0), ends(1)].concat());
-    scenario("networks/paused", config("", &ports), steps).limit(300).judge(nothing_bad)
+    scenario("networks/paused", config(1, "", &ports), steps).limit(300).judge(nothing_bad)
 }
 
 /// The switch is killed again and again while one VM fetches what the other one has. It is the first that touches some of their memory.
@@ -180,11 +181,10 @@ fn killed(name: &str, kills: usize) -> Scenario {
     steps.extend([Step::Type(0, "\r"), Step::Expect(0, "rounds ends")]);
     steps.extend([ends(0), ends(1)].concat());
     let limit = if kills > 30 { 3600 } else { 300 };
-    scenario(name, config("mapping = \"on-demand\"", &PORTS), steps).limit(limit).judge(|record| match record
-        .text
-        .contains("service lan was killed")
-    {
-        true => nothing_bad(record),
-        false => Err("no kill was reported".to_owned()),
+    scenario(name, config(2, "mapping = \"on-demand\"", &PORTS), steps).limit(limit).judge(|record| {
+        match record.text.contains("service lan was killed") {
+            true => nothing_bad(record),
+            false => Err("no kill was reported".to_owned()),
+        }
     })
 }

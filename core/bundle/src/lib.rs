@@ -49,7 +49,7 @@
 //!         disk-2 { name = "more"; size = <0>; drive = "nvme"; number = <0>; partition = <3>; trusted; };
 //!     };
 //!     ports {                            only if there are any
-//!         port-0 { service = <2>; vm = <0>; mac = [6 bytes]; guard; isolated; rate = <u64>; };
+//!         port-0 { service = <2>; vm = <0>; mac = [6 bytes]; guard; isolated; rate = <u64>; queues = <u32>; };
 //!     };
 //! };
 //! ```

@@ -4,6 +4,7 @@
 use core::ops::RangeInclusive;
 
 use turnstile_service::image::Image;
+use turnstile_service::port::MAX_PAIRS;
 
 use crate::error::BundleError;
 use crate::port_error::PortError;
@@ -27,11 +28,16 @@ pub struct PortSpec {
     pub isolated: bool,
     /// How much it may send, in bits per second; as much as it can if nothing is said.
     pub rate: Option<u64>,
+    /// How many pairs of queues its device has.
+    pub queues: u16,
 }
 
 impl PortSpec {
     /// What a port's rate can be, in bits per second: 64 kbit/s to 1 Tbit/s.
     pub const RATES: RangeInclusive<u64> = 64_000..=1_000_000_000_000;
+
+    /// How many pairs of queues a port's device can have.
+    pub const QUEUES: RangeInclusive<u16> = 1..=MAX_PAIRS;
 
     /// Checks what concerns this port alone.
     fn check(&self, vms: &[VmSpec<'_>], services: &[ServiceSpec<'_>]) -> Result<(), PortError> {
@@ -48,6 +54,9 @@ impl PortSpec {
         }
         if let Some(rate) = self.rate.filter(|rate| !Self::RATES.contains(rate)) {
             return Err(PortError::Rate(rate));
+        }
+        if !Self::QUEUES.contains(&self.queues) {
+            return Err(PortError::Queues(self.queues));
         }
         Image::parse(service.program, vm.machine.elf()).map(|_| ()).map_err(PortError::Program)
     }

@@ -4,6 +4,7 @@
 use core::fmt;
 
 use turnstile_service::image;
+use turnstile_service::port::MAX_PAIRS;
 
 use crate::{MAX_FUNCTIONS, MAX_MEMBERS};
 
@@ -22,6 +23,8 @@ pub enum PortError {
     GroupMac,
     /// It may send this many bits per second.
     Rate(u64),
+    /// Its device has this many pairs of queues.
+    Queues(u16),
     /// The program of its network is none for its VM.
     Program(image::Error),
     /// An earlier port is of a later service.
@@ -50,6 +53,9 @@ impl fmt::Display for PortError {
             }
             Self::Rate(rate) => {
                 write!(f, "it may send {rate} bits per second; give 64 kbit/s to 1 Tbit/s, or no rate")
+            }
+            Self::Queues(queues) => {
+                write!(f, "it has {queues} pairs of queues; give it 1 to {MAX_PAIRS}")
             }
             Self::Program(error) => write!(f, "its network's program cannot be used for its VM: {error}"),
             Self::Order => f.write_str("it follows a port of a later service; order them by their services"),

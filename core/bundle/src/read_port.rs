@@ -11,8 +11,8 @@ use crate::port::PortSpec;
 pub fn read_port(node: &FdtNode<'_>) -> Result<PortSpec, BundleError> {
     const MALFORMED: BundleError = BundleError::Malformed("a port's description");
     no_children(node)?;
-    let [service, vm, mac, guard, isolated, rate] =
-        fields(node, ["service", "vm", "mac", "guard", "isolated", "rate"])?;
+    let [service, vm, mac, guard, isolated, rate, queues] =
+        fields(node, ["service", "vm", "mac", "guard", "isolated", "rate", "queues"])?;
     let number = |value: Option<&[u8]>| value.and_then(word).map(|value| value as usize).ok_or(MALFORMED);
     Ok(PortSpec {
         service: number(service)?,
@@ -21,5 +21,6 @@ pub fn read_port(node: &FdtNode<'_>) -> Result<PortSpec, BundleError> {
         guard: flag(guard)?,
         isolated: flag(isolated)?,
         rate: rate.map(double_word).transpose()?,
+        queues: queues.and_then(word).and_then(|queues| queues.try_into().ok()).ok_or(MALFORMED)?,
     })
 }

@@ -306,5 +306,6 @@ fn describe_port(fdt: &mut FdtWriter, port: &PortSpec) -> Result<(), vm_fdt::Err
     if let Some(rate) = port.rate {
         fdt.property_u64("rate", rate)?;
     }
+    fdt.property_u32("queues", port.queues.into())?;
     Ok(())
 }

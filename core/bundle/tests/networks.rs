@@ -40,7 +40,7 @@ fn function<'a>(program: &'a [u8], name: &'a str) -> ServiceSpec<'a> {
 /// The port of a VM on a network, with an address of its own.
 fn port(service: usize, vm: usize) -> PortSpec {
     let mac = [0x02, 0, 0, 0, service as u8, vm as u8];
-    PortSpec { service, vm, mac, guard: true, isolated: false, rate: None }
+    PortSpec { service, vm, mac, guard: true, isolated: false, rate: None, queues: 1 }
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn networks_read_back() {
     let services = [network(&program, "lan"), function(&program, "own"), network(&program, "other")];
     let ports = [
         PortSpec { guard: false, rate: Some(64_000), ..port(0, 2) },
-        PortSpec { isolated: true, rate: Some(1_000_000_000_000), ..port(0, 0) },
+        PortSpec { isolated: true, rate: Some(1_000_000_000_000), queues: 4, ..port(0, 0) },
         PortSpec { mac: port(0, 0).mac, ..port(2, 0) },
     ];
     let blob = write_with(&vms, &services, &[], &ports).unwrap();
@@ -129,6 +129,10 @@ fn wrong_ports_are_refused() {
     assert!(one(PortSpec { mac: [0; 6], ..port(0, 0) }).contains("its address is zero"));
     for mac in [[0xff; 6], [0x01, 0, 0x5e, 0, 0, 1]] {
         assert!(one(PortSpec { mac, ..port(0, 0) }).contains("give one whose first byte is even"));
+    }
+    for queues in [0, 5, u16::MAX] {
+        let said = one(PortSpec { queues, ..port(0, 0) });
+        assert!(said.contains(&format!("it has {queues} pairs of queues; give it 1 to 4")), "{said}");
     }
     for rate in [0, 63_999, 1_000_000_000_001, u64::MAX] {
         let said = one(PortSpec { rate: Some(rate), ..port(0, 0) });

@@ -109,12 +109,14 @@ impl Control {
         }
     }
 
-    /// Does the commands of the queue. Returns whether the driver wants an interrupt, and whether there may be more.
+    /// Does the commands of the queue. Returns whether the driver wants an interrupt, and whether there may be more. Each new number of pairs is handed to
+    /// `keep` before the driver knows that it holds.
     pub fn serve<M: Memory, R: Rings<M>>(
         &mut self,
         queue: &mut Queue<R>,
         memory: &M,
         limits: &Limits,
+        mut keep: impl FnMut(u16),
     ) -> Result<(bool, bool), Violation> {
         for _ in 0..COMMANDS {
             let Some(chain) = queue.pop(memory)? else {
@@ -122,7 +124,11 @@ impl Control {
                 return Ok((interrupt, queue.arm(memory)?));
             };
             let mut bytes = Cursor::new(chain);
+            let before = self.pairs;
             let done = self.command(&mut bytes, memory, limits)?;
+            if self.pairs != before {
+                keep(self.pairs);
+            }
             bytes.write(memory, &[if done { OK } else { FAILED }])?;
             let written = bytes.written();
             queue.complete(memory, bytes.finish(), written)?;

@@ -19,7 +19,9 @@ fn command(control: &mut Control, limits: &Limits, bytes: &[u8]) -> u8 {
     let request = Request { readable: bytes.to_vec(), readable_cuts, writable: vec![1], indirect: false };
     guest.ask(&ram, &request).unwrap();
     let mut queue = Queue::new(guest.ring.layout, options, 16);
-    assert_eq!(control.serve(&mut queue, &ram, limits), Ok((true, false)));
+    let (before, mut kept) = (control.pairs, None);
+    assert_eq!(control.serve(&mut queue, &ram, limits, |pairs| kept = Some(pairs)), Ok((true, false)));
+    assert_eq!(kept, (control.pairs != before).then_some(control.pairs), "a new number of pairs is kept");
     let reply = guest.take(&ram).remove(0);
     assert_eq!(reply.written, 1);
     reply.bytes[0]

@@ -19,7 +19,7 @@ type Net = Relay<2, 1, 64>;
 
 #[inline(never)] // The tool finds it by its name.
 fn device_turn(net: &mut Net, memories: &[Plain; 2]) -> u32 {
-    assert_eq!(net.pump(memories, (0, 0), 0, 64), Ok(Rest::Idle));
+    assert_eq!(net.pump(memories, 0, 0, 64), Ok(Rest::Idle));
     let mut interrupts = 0;
     net.interrupt(memories, |_, _| interrupts += 1);
     interrupts

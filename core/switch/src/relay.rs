@@ -103,14 +103,45 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Relay<P, Q, SETS, R> 
         queue: &mut Queue<C>,
         memory: &M,
         limits: &Limits,
+        keep: impl FnMut(u16),
     ) -> Result<(bool, bool), Violation> {
         let Some(device) = self.device(port) else { return Ok((false, false)) };
-        device.control.serve(queue, memory, limits)
+        device.control.serve(queue, memory, limits, keep)
     }
 
-    /// Sends what is in a queue of a port, up to `most` packets. `memories` are those of the ports' drivers, `now` is in nanoseconds. An error
-    /// is the sender's: its device needs a reset. [`Relay::interrupt`] and [`Relay::broken`] follow.
+    /// Sends what is in the queue of a port's first pair, up to `most` packets, as all of a driver that has one pair. `memories` are those of the ports'
+    /// drivers, `now` is in nanoseconds. An error is the sender's: its device needs a reset. [`Relay::interrupt`] and [`Relay::broken`] follow.
+    #[inline(never)] // Its state stays in registers.
     pub fn pump<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        port: usize,
+        now: u64,
+        most: u32,
+    ) -> Result<Rest, Violation>
+    where
+        R: Rings<M>,
+    {
+        self.drain::<M, false>(memories, (port, 0), now, most)
+    }
+
+    /// The same by a pair of a driver that has several: what it sends of a flow tells by which of them it receives that.
+    #[inline(never)] // The way of one pair is another one.
+    pub fn pump_pair<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        from: (usize, usize),
+        now: u64,
+        most: u32,
+    ) -> Result<Rest, Violation>
+    where
+        R: Rings<M>,
+    {
+        self.drain::<M, true>(memories, from, now, most)
+    }
+
+    #[inline(always)] // One caller of each kind, and one pair is known.
+    fn drain<M: Transfer, const SEVERAL: bool>(
         &mut self,
         memories: &[M; P],
         (port, pair): (usize, usize),
@@ -123,7 +154,8 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Relay<P, Q, SETS, R> 
         let Self { transmit, ways } = self;
         let queue = transmit.get_mut(port).and_then(|queues| queues.get_mut(pair)?.as_mut());
         let (Some(memory), Some(queue)) = (memories.get(port), queue) else { return Ok(Rest::Idle) };
-        let (rest, interrupt) = ways.drain(memories, memory, (port, queue), now, most)?;
+        let from = ((port, pair), queue);
+        let (rest, interrupt) = ways.drain::<M, SEVERAL>(memories, memory, from, now, most)?;
         if let Some(device) = ways.devices.get_mut(port).and_then(Option::as_mut)
             && interrupt
         {

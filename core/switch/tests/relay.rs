@@ -118,8 +118,8 @@ proptest! {
             let bytes = packet(random, 1, Some(2), number, 1000);
             prop_assert!(vms[1].send(&memories[1], random, PLAIN, &bytes));
             let now = u64::from(number) * PATIENCE;
-            let mut fail = net.pump(&memories, (0, 0), now, 50).is_err();
-            prop_assert!(matches!(net.pump(&memories, (1, 0), now, 50), Ok(Rest::Idle)));
+            let mut fail = net.pump(&memories, 0, now, 50).is_err();
+            prop_assert!(matches!(net.pump(&memories, 1, now, 50), Ok(Rest::Idle)));
             net.interrupt(&memories, |_, _| {});
             while let Some(port) = net.broken() {
                 prop_assert_eq!(port, 0);
@@ -196,12 +196,12 @@ fn without_buffers_packets_wait_a_while() {
         let bytes = packet(random, 0, Some(1), number, 10);
         vms[0].send(&memories[0], random, PLAIN, &bytes);
     }
-    assert_eq!(net.pump(&memories, (0, 0), 100, 9), Ok(Rest::Full(1, PATIENCE)));
+    assert_eq!(net.pump(&memories, 0, 100, 9), Ok(Rest::Full(1, PATIENCE)));
     assert_eq!(net.arm(1, &memories[1]), Ok(false));
     vms[1].refill(&memories[1], random, 1);
     assert_eq!(net.arm(1, &memories[1]), Ok(true));
-    assert_eq!(net.pump(&memories, (0, 0), 100, 9), Ok(Rest::Full(1, PATIENCE)), "one has gone");
-    assert_eq!(net.pump(&memories, (0, 0), 100 + PATIENCE, 9), Ok(Rest::Idle));
+    assert_eq!(net.pump(&memories, 0, 100, 9), Ok(Rest::Full(1, PATIENCE)), "one has gone");
+    assert_eq!(net.pump(&memories, 0, 100 + PATIENCE, 9), Ok(Rest::Idle));
     vms[1].take(&memories[1]);
     let got: Vec<_> = vms[1].got.iter().map(|got| got.1[18]).collect();
     assert_eq!((got, net.switch().counters(1).overrun), (vec![1], 2));
@@ -225,12 +225,12 @@ fn too_few_buffers_are_no_reason_not_to_notify() {
     let request = Request { writable: vec![1536], ..Request::default() };
     vms[1].receive.ask(&memories[1], &request).unwrap();
     for at in 0..2 {
-        assert_eq!(net.pump(&memories, (0, 0), 100, 9), Ok(Rest::Full(1, PATIENCE)), "{at}");
+        assert_eq!(net.pump(&memories, 0, 100, 9), Ok(Rest::Full(1, PATIENCE)), "{at}");
         assert_eq!(net.arm(1, &memories[1]), Ok(true));
     }
     let (_, wanted) = vms[1].receive.ask(&memories[1], &request).unwrap();
     assert!(wanted);
-    assert_eq!(net.pump(&memories, (0, 0), 100, 9), Ok(Rest::Idle));
+    assert_eq!(net.pump(&memories, 0, 100, 9), Ok(Rest::Idle));
     vms[1].take(&memories[1]);
     assert!(vms[1].got.pop_front().unwrap().1 == bytes);
 }
@@ -262,9 +262,9 @@ fn who_lies_about_itself_is_counted() {
     assert!(vms[1].got.is_empty());
     // A ring that breaks rules is its own VM's.
     vms[0].send.ring.offer(&memories[0], 4, 99, 5);
-    assert_eq!(net.pump(&memories, (0, 0), 0, 9), Err(Violation::Head(99)));
+    assert_eq!(net.pump(&memories, 0, 0, 9), Err(Violation::Head(99)));
     net.set_device(0, None);
-    assert_eq!(net.pump(&memories, (0, 0), 0, 9), Ok(Rest::Idle));
+    assert_eq!(net.pump(&memories, 0, 0, 9), Ok(Rest::Idle));
 }
 
 /// The switch is killed at any step and started anew: each packet arrives; one may arrive twice, and none is damaged or out of order.
@@ -370,10 +370,10 @@ fn a_limited_port_waits_within_a_call() {
         let bytes = packet(random, 0, Some(1), number, 100);
         assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
     }
-    assert!(matches!(net.pump(&memories, (0, 0), 0, 64), Ok(Rest::Wait(_))));
+    assert!(matches!(net.pump(&memories, 0, 0, 64), Ok(Rest::Wait(_))));
     let sent = vms[0].take(&memories[0]);
     assert!((1..4).contains(&sent), "{sent} at once");
-    assert_eq!(net.pump(&memories, (0, 0), 1_000_000_000, 1), Ok(Rest::Spent));
+    assert_eq!(net.pump(&memories, 0, 1_000_000_000, 1), Ok(Rest::Spent));
     assert_eq!(vms[0].take(&memories[0]), 1);
 }
 
@@ -442,7 +442,7 @@ fn queues_and_wishes_hold_for_all_packets() {
     commands.ask(&memories[1], &not_all).unwrap();
     let mut queue = Queue::new(commands.ring.layout, OPTIONS, 8);
     let limits = Limits { may_change: false, pairs: 2 };
-    assert_eq!(net.control(1, &mut queue, &memories[1], &limits), Ok((true, false)));
+    assert_eq!(net.control(1, &mut queue, &memories[1], &limits, |_| {}), Ok((true, false)));
     net.device(1).unwrap().control.pairs = 1;
     for to in [mac(1), [0; 6]] {
         net.device(1).unwrap().control.mac = to;
@@ -534,8 +534,8 @@ fn buffers_of_no_use_count() {
     for number in 0..4 {
         let bytes = packet(random, 0, None, number, 46);
         assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
-        assert_eq!(net.pump(&memories, (0, 0), 0, 64), Ok(Rest::Spent));
-        assert_eq!(net.pump(&memories, (0, 0), 0, 64), Ok(Rest::Idle));
+        assert_eq!(net.pump(&memories, 0, 0, 64), Ok(Rest::Spent));
+        assert_eq!(net.pump(&memories, 0, 0, 64), Ok(Rest::Idle));
         assert_eq!(vms[0].take(&memories[0]), 1);
     }
 }

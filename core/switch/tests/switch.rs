@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use turnstile_rig::Random;
-use turnstile_switch::flow::flow;
+use turnstile_switch::flow::{Steering, flow};
 use turnstile_switch::patience::{PATIENCE, Patience};
 use turnstile_switch::port::Rules;
 use turnstile_switch::rate::Rate;
@@ -187,4 +187,56 @@ fn flows_keep_to_a_queue() {
         })
         .collect();
     assert_eq!(numbers.len(), 4);
+}
+
+/// A packet with its ends exchanged is of the same flow, whatever it is.
+#[test]
+fn both_directions_are_one_flow() {
+    let exchange = |packet: &[u8], ends: &[(usize, usize)]| {
+        let mut other = packet.to_vec();
+        for &(at, length) in ends {
+            other[at..at + 2 * length].rotate_left(length);
+        }
+        other
+    };
+    let of_kind = |kind: [u8; 2], more: &[(usize, u8)]| {
+        let mut packet = head(mac(1), mac(2), None);
+        packet.resize(64, 0);
+        packet[12..14].copy_from_slice(&kind);
+        packet.iter_mut().enumerate().skip(22).for_each(|(at, byte)| *byte = (at * 37) as u8);
+        more.iter().for_each(|&(at, byte)| packet[at] = byte);
+        packet
+    };
+    let tcp4 = of_kind([8, 0], &[(14, 0x45), (20, 0), (21, 0), (23, 6)]);
+    let udp6 = of_kind([0x86, 0xdd], &[(20, 17)]);
+    let others = [
+        (of_kind([8, 0], &[(14, 0x46), (23, 6)]), &[(26, 4)][..]),
+        (of_kind([0x86, 0xdd], &[(20, 44)]), &[(22, 16)]),
+        (of_kind([0x88, 0xb5], &[]), &[(0, 6)]),
+    ];
+    let with_ports = [(tcp4, &[(26, 4), (34, 2)][..]), (udp6, &[(22, 16), (54, 2)])];
+    for (packet, ends) in with_ports.iter().chain(&others) {
+        assert_eq!(flow(&exchange(packet, ends)), flow(packet));
+    }
+    for (packet, ends) in with_ports {
+        let mut other = packet.clone();
+        other[ends[1].0] ^= 1;
+        assert_ne!(flow(&other), flow(&packet), "ports tell flows apart");
+    }
+}
+
+/// What a receiver has sent of a flow comes back by the same pair, as long as that is in use.
+#[test]
+fn steering_follows_what_was_sent() {
+    let mut steering = Steering::NEW;
+    let spread: std::collections::HashSet<_> =
+        (0..64_u64).map(|flow| steering.pair(flow << 16 | flow, 3)).collect();
+    assert_eq!(spread.len(), 3);
+    for pair in [3, 1, 2] {
+        steering.sent(7, pair);
+        assert_eq!((steering.pair(7, 4), steering.pair(7 + 64, 4)), (pair, pair), "a place is shared");
+        assert!(steering.pair(7, 1) == 0 && steering.pair(7, 0) == 0, "it is not in use");
+    }
+    steering.sent(8, 3);
+    assert_eq!(steering.pair(7, 4), 2);
 }

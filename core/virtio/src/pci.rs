@@ -9,6 +9,7 @@ mod common;
 mod window;
 
 pub use build::{BAR_MSIX, BAR_VIRTIO, Kind, NOTIFICATIONS};
+pub use common::PLACES;
 
 use turnstile_pci::function::{Changed, Function};
 use turnstile_pci::msix::{Control, Message, Msix};
@@ -77,7 +78,7 @@ impl<const Q: usize, const V: usize, C: Configuration> Device<Q, V, C> {
             };
         }
         match Region::of(bar, offset) {
-            Some((Region::Common, offset)) => common::read(&self.registers, Q, offset, size),
+            Some((Region::Common, offset)) => common::read(&self.registers, offset, size),
             Some((Region::Isr, 0)) if matches!(size, 1 | 2 | 4) => {
                 let isr = self.registers.isr();
                 self.registers.acknowledge(isr);
@@ -100,7 +101,12 @@ impl<const Q: usize, const V: usize, C: Configuration> Device<Q, V, C> {
             Some((Region::Config, offset)) => {
                 self.config.write(offset, size, value).then_some(Effect::Configured)
             }
-            Some((Region::Notify, offset)) => self.registers.notify((offset / 4) as u16),
+            Some((Region::Notify, offset)) => {
+                let place = (offset / 4) as u16;
+                // Where queues share a place, the driver says which one it means.
+                let number = if Q > usize::from(PLACES) { value as u16 } else { place };
+                if number % PLACES == place { self.registers.notify(number) } else { None }
+            }
             _ => None,
         };
         Outcome { effect, ..Outcome::default() }

@@ -126,6 +126,11 @@ impl<const Q: usize> Registers<Q> {
         self.status.contains(Status::DRIVER_OK) && !given_up
     }
 
+    /// How many queues there are, up to the last one that exists.
+    pub fn count(&self) -> u16 {
+        self.queues.iter().rposition(QueueRegisters::exists).map_or(0, |last| last as u16 + 1)
+    }
+
     /// What is known of a queue.
     pub fn queue(&self, number: u16) -> Option<&QueueRegisters> {
         self.queues.get(usize::from(number)).filter(|queue| queue.exists())

@@ -94,7 +94,7 @@ fn a_driver_finds_its_structures_by_capabilities() {
     // Devices without queues or configuration show no structure for them.
     let entropy = Kind { device: 4, class: 0xff_0000, interrupt_pin: false };
     assert!(entropy.function(1, 0, 2048).is_ok());
-    assert!(entropy.function(1025, 0, 1).is_err() && entropy.function(1, 0, 0).is_err());
+    assert!(entropy.function(1, 0x1001, 1).is_err() && entropy.function(1, 0, 0).is_err());
 }
 
 #[test]

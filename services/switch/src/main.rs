@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod members;
+mod pairs;
 mod port;
 mod switch;
 mod uplink;
@@ -35,15 +36,15 @@ const WORDS: usize = words::<QUEUES, VECTORS>();
 
 kept! {
     /// The state of all functions.
-    static KEPT: Kept<520>;
+    static KEPT: Kept<1096>;
 }
 
-const _: () = assert!(WORDS * MEMBERS == 520, "the words of all functions");
+const _: () = assert!(WORDS * MEMBERS == 1096, "the words of all functions");
 
 /// What the hypervisor gives.
 struct All {
     /// The last one is that of the uplink's port, which has no function.
-    worlds: [Runtime<520>; PORTS],
+    worlds: [Runtime<1096>; PORTS],
     memories: [GuestMemory; PORTS],
     device: Device,
     shared: DeviceMemory,

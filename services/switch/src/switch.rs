@@ -18,7 +18,8 @@ use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 use crate::members::{MEMBERS, Members, PORTS};
-use crate::port::{COMMANDS, Change, Notes, Port, QUEUES, VECTORS};
+use crate::pairs::Pairs;
+use crate::port::{Agreed, Change, Notes, PAIRS, Port, QUEUES, VECTORS};
 use crate::uplink::{BUFFERS, Uplink};
 
 mod card;
@@ -35,13 +36,14 @@ const TURNS: u32 = 16;
 const SPAN: u64 = 150_000;
 /// No time.
 const NEVER: u64 = u64::MAX;
-/// What drivers' commands may change.
-const LIMITS: Limits = Limits { may_change: false, pairs: 1 };
 
-/// The bits of doorbells of the first member, by their queues; those of the others are [`MEMBER_QUEUES`] further each.
+/// The bits of doorbells of the first member, by their queues; those of the others are [`MEMBER_QUEUES`] further each. With several pairs, queues whose
+/// numbers have the same remainder share one: receive queues and commands the first and the third, those that send the second and the fourth.
 const RECEIVE: u32 = 1;
 const SEND: u32 = 2;
 const COMMAND: u32 = 4;
+/// What is due for a member with several pairs that have something to send.
+const SEND_SOME: u32 = 8;
 /// Each first bit of a member.
 const EACH: u32 = 0x1111_1111;
 
@@ -51,9 +53,9 @@ const UPLINK: usize = MEMBERS;
 const MOVE: u32 = 1 << MOVE_NUMBER;
 const UPLINK_SEND: u32 = 1 << UPLINK_SEND_NUMBER;
 const MOVE_NUMBER: u32 = 0;
-const UPLINK_SEND_NUMBER: u32 = 3;
+const UPLINK_SEND_NUMBER: u32 = MEMBER_QUEUES as u32;
 
-const _: () = assert!(UPLINK < PORTS && (MOVE | UPLINK_SEND) & ((SEND | COMMAND) * EACH) == 0);
+const _: () = assert!(UPLINK < PORTS && (MOVE | UPLINK_SEND) & ((SEND | COMMAND | SEND_SOME) * EACH) == 0);
 
 const _: () = assert!(EACH.count_ones() as usize == MEMBERS && MEMBER_QUEUES == 4, "each queue has a bit");
 
@@ -62,19 +64,19 @@ const _: () = assert!(EACH.count_ones() as usize == MEMBERS && MEMBER_QUEUES == 
 struct Wait {
     /// Until when, at most.
     until: u64,
-    /// The receiver that was asked to notify of more buffers, and has not done it yet.
-    asked: Option<usize>,
+    /// The receivers that were asked to notify of more buffers, and have not done it yet: a bit each.
+    asked: u32,
 }
 
 impl Wait {
-    const NONE: Self = Self { until: NEVER, asked: None };
+    const NONE: Self = Self { until: NEVER, asked: 0 };
 }
 
 /// A switch with a port for each member.
 pub struct Switch<R = Layout> {
     /// That of the uplink has no function.
     ports: [Virtio<QUEUES, VECTORS, Port>; PORTS],
-    relay: Relay<PORTS, 1, SETS, R>,
+    relay: Relay<PORTS, PAIRS, SETS, R>,
     uplink: Uplink<Any<BUFFERS>>,
     /// The hypervisor has given it a card, which works.
     is_plugged: bool,
@@ -86,6 +88,10 @@ pub struct Switch<R = Layout> {
     due: u32,
     /// The queue that is next, if it is due.
     next: u32,
+    /// The bits of doorbells that are due as they are: those of what members with one pair send, and of their commands.
+    direct: u32,
+    /// The pairs of each member, if it has several.
+    pairs: [Pairs; MEMBERS],
     waits: [Wait; PORTS],
     /// When the first of those that wait has its time.
     first: u64,
@@ -105,6 +111,8 @@ impl<R> Switch<R> {
             fruitless: Fruitless::NONE,
             due: 0,
             next: 0,
+            direct: (SEND | COMMAND) * EACH,
+            pairs: [Pairs::ONE; MEMBERS],
             waits: [Wait::NONE; PORTS],
             first: NEVER,
             alarm: NEVER,
@@ -119,7 +127,7 @@ impl<R> Switch<R> {
         let Attach { kept, bars, member, settings } = attach;
         let Some(member) = index(member) else { return Answer::default() };
         self.forget(member);
-        let settings::Port { mac, guard, isolated, rate } = settings::Port::from_words(settings);
+        let settings::Port { mac, guard, isolated, rate, pairs } = settings::Port::from_words(settings);
         let rules = Rules {
             mac: guard.then_some(mac),
             isolated,
@@ -128,7 +136,7 @@ impl<R> Switch<R> {
         };
         self.relay.switch().attach(member, rules);
         if let Some(port) = self.ports.get_mut(member) {
-            port.model = Port::new(mac);
+            port.model = Port::new(mac, pairs);
             port.attach(&members.world(member), kept, bars);
         }
         // What is there waits for the next event: then all members are attached.
@@ -226,19 +234,40 @@ impl<R> Switch<R> {
     /// Takes note of doorbells.
     #[inline(always)] // The way of each notification.
     fn ring(&mut self, queues: u32) {
-        self.due |= queues & ((SEND | COMMAND) * EACH);
-        let mut receivers = queues & (RECEIVE * EACH);
-        while receivers != 0 {
-            self.refilled(receivers.trailing_zeros() as usize / MEMBER_QUEUES as usize);
-            receivers &= receivers - 1;
+        let direct = self.direct;
+        self.due |= queues & direct;
+        let mut others = queues & !direct;
+        while others != 0 {
+            self.rung(others.trailing_zeros());
+            others &= others - 1;
+        }
+    }
+
+    /// A receiver has rung, or a member with several pairs.
+    #[inline(never)] // Few do.
+    fn rung(&mut self, number: u32) {
+        let (member, bit) = (number as usize / MEMBER_QUEUES as usize, 1 << (number % MEMBER_QUEUES as u32));
+        let some = self.pairs.get_mut(member).filter(|pairs| pairs.count() > 1);
+        match (some, bit) {
+            (None, RECEIVE) => self.refilled(member),
+            // It is no queue.
+            (None, _) => {}
+            (Some(_), RECEIVE | COMMAND) => {
+                self.due |= bits(member, COMMAND);
+                self.refilled(member);
+            }
+            (Some(pairs), _) => {
+                pairs.ring(bit != SEND);
+                self.due |= bits(member, SEND_SOME);
+            }
         }
     }
 
     /// A receiver has more buffers, perhaps: who waits for it goes on.
     fn refilled(&mut self, receiver: usize) {
         for (member, wait) in self.waits.iter_mut().enumerate() {
-            if wait.asked == Some(receiver) {
-                self.due |= if wait.until == NEVER { 0 } else { sends(member) };
+            if wait.asked >> receiver & 1 != 0 {
+                self.due |= if wait.until == NEVER { 0 } else { resume(&mut self.pairs, member) };
                 *wait = Wait::NONE;
             }
         }
@@ -255,7 +284,7 @@ impl<R> Switch<R> {
             self.waits.iter_mut().enumerate().filter(|(member, wait)| is_woken(*member, wait))
         {
             // The uplink's port waits for its card, and for nobody else.
-            self.due |= sends(member) | if member == UPLINK { MOVE } else { 0 };
+            self.due |= resume(&mut self.pairs, member) | if member == UPLINK { MOVE } else { 0 };
             wait.until = NEVER;
         }
         self.order();
@@ -304,7 +333,7 @@ impl<R> Switch<R> {
     where
         R: Rings<M::Memory>,
     {
-        match self.relay.pump(members.memories(), (member, 0), now, TURN) {
+        match self.relay.pump(members.memories(), member, now, TURN) {
             Ok(Rest::Idle) => self.due &= !sends(member),
             Ok(Rest::Spent) => {}
             Ok(Rest::Wait(span)) => self.wait(member, now.saturating_add(span)),
@@ -315,9 +344,41 @@ impl<R> Switch<R> {
         }
     }
 
+    /// One of the pairs of a member sends packets.
+    fn send_some<M: Members>(&mut self, members: &M, member: usize, now: u64)
+    where
+        R: Rings<M::Memory>,
+    {
+        let Some(pair) = self.pairs.get_mut(member).and_then(Pairs::turn) else {
+            self.due &= !bits(member, SEND_SOME);
+            return;
+        };
+        let rest = self.relay.pump_pair(members.memories(), (member, pair), now, TURN);
+        let (Some(pairs), Some(wait)) = (self.pairs.get_mut(member), self.waits.get_mut(member)) else {
+            return;
+        };
+        match rest {
+            Ok(Rest::Idle) => pairs.done(pair),
+            Ok(Rest::Spent) => {}
+            // What it may send no pair of it may send.
+            Ok(Rest::Wait(span)) => return self.wait(member, now.saturating_add(span)),
+            Ok(Rest::Full(receiver, span)) if wait.asked >> receiver & 1 != 0 => {
+                // Other pairs may have something for others.
+                pairs.hold(pair);
+                wait.until = wait.until.min(now.saturating_add(span));
+                self.order();
+            }
+            Ok(Rest::Full(receiver, _)) => self.ask(members, (member, receiver)),
+            Err(_) => return self.fail(members, member),
+        }
+        if self.pairs.get(member).is_none_or(Pairs::is_idle) {
+            self.due &= !bits(member, SEND_SOME);
+        }
+    }
+
     /// The member's turn comes at that time, or with a notification.
     fn wait(&mut self, member: usize, until: u64) {
-        self.due &= !sends(member);
+        self.due &= !all_sends(member);
         self.waits.iter_mut().skip(member).take(1).for_each(|wait| wait.until = until);
         self.order();
     }
@@ -339,11 +400,19 @@ impl<R> Switch<R> {
     where
         R: Rings<M::Memory>,
     {
-        let Some(wait) = self.waits.get_mut(member) else { return };
-        if wait.asked == Some(receiver) {
+        if self.waits.get(member).is_none_or(|wait| wait.asked >> receiver & 1 != 0) {
             return self.wait(member, until);
         }
-        wait.asked = Some(receiver);
+        self.ask(members, (member, receiver));
+    }
+
+    /// A receiver is asked to notify of buffers, for a member that sends.
+    #[cold]
+    fn ask<M: Members>(&mut self, members: &M, (member, receiver): (usize, usize))
+    where
+        R: Rings<M::Memory>,
+    {
+        self.waits.iter_mut().skip(member).take(1).for_each(|wait| wait.asked |= 1 << receiver);
         let memory = members.memories().get(receiver);
         if memory.is_some_and(|memory| self.relay.arm(receiver, memory).is_err()) {
             self.fail(members, receiver);
@@ -362,9 +431,11 @@ impl<R> Switch<R> {
             return self.move_on(members);
         }
         self.pass(number);
+        let member = number as usize / MEMBER_QUEUES as usize;
         match number {
             UPLINK_SEND_NUMBER => self.send(members, UPLINK, now),
-            _ => self.command(members, number as usize / MEMBER_QUEUES as usize),
+            _ if bits(member, SEND_SOME) == 1 << number => self.send_some(members, member, now),
+            _ => self.command(members, member),
         }
     }
 
@@ -376,16 +447,21 @@ impl<R> Switch<R> {
         let (Some(port), Some(memory)) = (self.ports.get_mut(member), members.memories().get(member)) else {
             return;
         };
-        let Port { commands, owed, .. } = &mut port.model;
-        let done = match commands {
-            Some(queue) => self.relay.control(member, queue, memory, &LIMITS),
+        let (world, number) = (members.world(member), port.model.commands_at());
+        let limits = Limits { may_change: false, pairs: port.model.pairs };
+        let mut commands = port.model.commands.take();
+        let done = match &mut commands {
+            Some(queue) => self.relay.control(member, queue, memory, &limits, |pairs| {
+                port.keep_in(&world, |state| state.pairs = pairs);
+            }),
             None => Ok((false, false)),
         };
-        let owed = core::mem::take(owed);
+        port.model.commands = commands;
+        let owed = core::mem::take(&mut port.model.owed);
         match done {
             Ok((interrupt, more)) => {
                 if interrupt || owed {
-                    port.raise(&members.world(member), COMMANDS);
+                    port.raise(&world, number);
                 }
                 self.due &= if more { u32::MAX } else { !bits(member, COMMAND) };
             }
@@ -421,17 +497,30 @@ impl<R> Switch<R> {
     {
         let Some(port) = self.ports.get_mut(member) else { return };
         let notes = core::mem::replace(&mut port.model.notes, Notes::NONE);
-        if let Some(features) = notes.agreed {
-            let settings = &port.model.settings;
-            let device = Device::new(Control::new(settings.mac), features.into(), settings.longest());
+        if let Some(Agreed { features, pairs }) = notes.agreed {
+            let (settings, known) = (port.model.settings, port.model.pairs);
+            let mut control = Control::new(settings.mac);
+            control.pairs = pairs;
+            let device = Device::new(control, features.into(), settings.longest());
             self.relay.set_device(member, Some(device));
+            self.know(member, known);
         }
         for (number, change) in notes.changes.into_iter().enumerate() {
             if change.is_some_and(|change| self.change(members, (member, number), change).is_err()) {
                 return self.fail(members, member);
             }
         }
-        self.ring(notes.rung << (member as u32 * MEMBER_QUEUES as u32));
+        // As the guest would ring.
+        let bells =
+            (0..QUEUES as u32).step_by(MEMBER_QUEUES as usize).fold(0, |all, at| all | notes.rung >> at);
+        self.ring(bits(member, bells & ((1 << MEMBER_QUEUES) - 1)));
+    }
+
+    /// A member's driver knows of so many pairs.
+    fn know(&mut self, member: usize, count: u16) {
+        let own = bits(member, SEND | COMMAND);
+        self.direct = if count > 1 { self.direct & !own } else { self.direct | own };
+        self.pairs.iter_mut().skip(member).take(1).for_each(|pairs| *pairs = Pairs::new(count));
     }
 
     /// Takes over or forgets a queue of packets.
@@ -451,16 +540,18 @@ impl<R> Switch<R> {
         };
         self.relay.set_queue((member, number), memory, rings, left)?;
         // Who waits for the buffers of before waits no longer.
-        match number {
-            0 => self.refilled(member),
-            _ => self.stop(member),
+        let some = self.pairs.get_mut(member).filter(|pairs| pairs.count() > 1);
+        match (number % 2, some) {
+            (0, _) => self.refilled(member),
+            (_, Some(pairs)) => pairs.stop(number / 2),
+            (_, None) => self.stop(member),
         }
         Ok(())
     }
 
-    /// What a member's queue had to do is of no use.
+    /// What a member had to send is of no use.
     fn stop(&mut self, member: usize) {
-        self.due &= !sends(member);
+        self.due &= !all_sends(member);
         self.waits.iter_mut().skip(member).take(1).for_each(|wait| *wait = Wait::NONE);
         self.order();
     }
@@ -488,7 +579,12 @@ impl<R> Switch<R> {
             (port.model.notes, port.model.commands) = (Notes::NONE, None);
         }
         self.stop(member);
-        self.due &= if member == UPLINK { !MOVE } else { !bits(member, COMMAND) };
+        if member == UPLINK {
+            self.due &= !MOVE;
+        } else {
+            self.know(member, 1);
+            self.due &= !bits(member, COMMAND);
+        }
         self.refilled(member);
     }
 }
@@ -509,6 +605,24 @@ fn filled(due: &mut u32) {
 #[inline(always)] // Of a known port, mostly.
 const fn sends(port: usize) -> u32 {
     if port == UPLINK { UPLINK_SEND } else { bits(port, SEND) }
+}
+
+/// The bits that say that a port has packets to send, by how many pairs whatever.
+#[inline(always)] // Of a known port, mostly.
+const fn all_sends(port: usize) -> u32 {
+    if port == UPLINK { UPLINK_SEND } else { bits(port, SEND | SEND_SOME) }
+}
+
+/// Those of a port that waited for a receiver have their turn. Returns the bit that says so.
+#[inline(never)] // Few wait.
+fn resume(pairs: &mut [Pairs; MEMBERS], port: usize) -> u32 {
+    match pairs.get_mut(port) {
+        Some(pairs) if pairs.count() > 1 => {
+            pairs.resume();
+            bits(port, SEND_SOME)
+        }
+        _ => sends(port),
+    }
 }
 
 /// The member's place in arrays, if there can be such a member.

@@ -74,7 +74,10 @@ impl<const Q: usize, const V: usize, C: Configuration> Front<Q, V, C> {
             return Some(Self::Mmio { device: window(offer, saved), edge });
         }
         let Offer { kind, features, requirements, sizes, config } = offer;
-        let mut function = kind.function(Q as u16, C::LENGTH as u32, V as u16).ok()?;
+        // A device has a vector less for each queue that is not there.
+        let queues = sizes.iter().rposition(|size| *size != 0).map_or(0, |last| last + 1);
+        let vectors = V.saturating_sub(Q - queues);
+        let mut function = kind.function(queues as u16, C::LENGTH as u32, vectors as u16).ok()?;
         let device = if let Some(mut words) = saved {
             let space: [u64; SPACE] = core::array::from_fn(|_| words.next().unwrap_or(0));
             function.restore(space);

@@ -2,7 +2,7 @@
 //! A virtio device: events and their answers.
 
 use turnstile_service_rt::{AGAIN, Answer, BY_PLACE, Doorbells, Event};
-use turnstile_virtio::pci::NOTIFICATIONS;
+use turnstile_virtio::pci::{NOTIFICATIONS, PLACES};
 use turnstile_virtio::registers::{Effect, Status};
 
 use crate::front::{Front, Offer};
@@ -27,9 +27,11 @@ const fn length<const Q: usize, const V: usize>() -> usize {
     1 + front::length::<Q, V>()
 }
 
-/// Where a device with so many queues is rung: in [`BAR_VIRTIO`](turnstile_virtio::pci::BAR_VIRTIO).
+/// Where a device with so many queues is rung: in [`BAR_VIRTIO`](turnstile_virtio::pci::BAR_VIRTIO). Queues beyond [`PLACES`] share the bits of others,
+/// as they do behind MMIO in a service with several members.
 pub const fn doorbells(queues: u32) -> Doorbells {
-    Doorbells { first: NOTIFICATIONS, size: 4 * queues, by: BY_PLACE }
+    let places = if queues < PLACES as u32 { queues } else { PLACES as u32 };
+    Doorbells { first: NOTIFICATIONS, size: 4 * places, by: BY_PLACE }
 }
 
 /// A virtio device, which has `Q` queues, at most 31, and `V` vectors of MSI-X if it is a PCI function.
@@ -71,7 +73,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         if let Some(written) = record.as_mut().and_then(Iterator::next) {
             D::write_again(&mut config, written);
         }
-        let (features, requirements, sizes) = (self.model.features(), D::REQUIREMENTS, D::SIZES);
+        let (features, requirements, sizes) = (self.model.features(), D::REQUIREMENTS, self.model.sizes());
         let offer = Offer { kind: D::KIND, features, requirements, sizes, config };
         let Some(front) = Front::new(offer, bars, record) else { return Answer::default() };
         let front = self.front.insert(front);
@@ -94,6 +96,15 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         record::forget(world);
         self.forget();
         self.front = None;
+    }
+
+    /// Changes what is kept of the configuration ([`Model::written`]), at once.
+    #[cold]
+    pub fn keep_in<W: World>(&mut self, world: &W, change: impl FnOnce(&mut D::Configuration)) {
+        if let Some(front) = &mut self.front {
+            change(front.config_mut());
+            self.keep(world);
+        }
     }
 
     /// The driver wants an interrupt of a queue. False if there is no device.

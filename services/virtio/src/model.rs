@@ -35,13 +35,18 @@ pub trait Model<const Q: usize>: 'static {
     type Configuration: Configuration;
     /// What it is.
     const KIND: Kind;
-    /// The largest sizes of its queues.
+    /// The largest sizes of its queues. Those of size 0 at the end are not there.
     const SIZES: [u16; Q];
     /// Features that a driver may accept only with others.
     const REQUIREMENTS: &'static [Requirement];
 
     /// What it offers.
     fn features(&self) -> Features;
+
+    /// The largest sizes of its queues, if they are not always the same.
+    fn sizes(&self) -> [u16; Q] {
+        Self::SIZES
+    }
 
     /// Its configuration after a reset.
     fn configuration(&self) -> Self::Configuration;

@@ -170,7 +170,8 @@ pub fn ports(services: &[Service], vms: &[Vm], problems: &mut Vec<Problem>) -> V
             let port = member.networks.iter().find(|port| port.network.value == network.name.value);
             ports.extend(port.map(|port| {
                 let &Port { guard, isolated, rate, .. } = port;
-                PortSpec { service, vm, mac: port.address(member), guard, isolated, rate }
+                let (mac, queues) = (port.address(member), port.queues(member));
+                PortSpec { service, vm, mac, guard, isolated, rate, queues }
             }));
         }
     }

@@ -4,12 +4,13 @@
 use sha2::{Digest, Sha256};
 use toml::Spanned;
 use toml::de::DeValue;
+use turnstile_bundle::PortSpec;
 
 use super::Vm;
 use super::rate::parse_rate;
 use super::read::{At, Reader};
 
-const KEYS: [&str; 5] = ["network", "mac", "guard", "isolated", "rate"];
+const KEYS: [&str; 6] = ["network", "mac", "guard", "isolated", "rate", "queues"];
 const WANTED: &str = "a list of networks such as [\"lan\"]";
 const MAC_ADVICE: &str = "write six bytes such as \"52:54:00:12:34:56\", or leave `mac` out";
 
@@ -26,12 +27,20 @@ pub struct Port {
     pub isolated: bool,
     /// How much it may send, in bits per second.
     pub rate: Option<u64>,
+    /// How many pairs of queues its device has, if it is said.
+    pub queues: Option<u16>,
 }
 
 impl Port {
     /// A port of which nothing is said.
     fn of(network: At<String>) -> Self {
-        Port { network, mac: None, guard: true, isolated: false, rate: None }
+        Port { network, mac: None, guard: true, isolated: false, rate: None, queues: None }
+    }
+
+    /// How many pairs of queues its device has: one for each vCPU, as far as there are so many.
+    pub fn queues(&self, vm: &Vm) -> u16 {
+        let most = *PortSpec::QUEUES.end();
+        self.queues.unwrap_or_else(|| vm.vcpus.min(most.into()) as u16)
     }
 
     /// Its address: its own, or one that is always the same for these names.
@@ -74,7 +83,19 @@ fn read<'a>(reader: &mut Reader<'a, '_>, item: &'a Spanned<DeValue<'a>>) -> Opti
             None
         }
     });
-    Some(Port { network: network?, mac, guard, isolated, rate })
+    let queues = reader.number("queues").and_then(|queues| read_queues(&mut reader, &queues));
+    Some(Port { network: network?, mac, guard, isolated, rate, queues })
+}
+
+/// Reads how many pairs of queues a device can have.
+fn read_queues(reader: &mut Reader<'_, '_>, queues: &At<u64>) -> Option<u16> {
+    let known = u16::try_from(queues.value).ok().filter(|queues| PortSpec::QUEUES.contains(queues));
+    if known.is_none() {
+        let what = format!("a port cannot have {} pairs of queues", queues.value);
+        let help = format!("give {} to {}", PortSpec::QUEUES.start(), PortSpec::QUEUES.end());
+        reader.problem(queues.span.clone(), what, help);
+    }
+    known
 }
 
 /// Reads an address that a port can have.

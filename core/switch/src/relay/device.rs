@@ -9,6 +9,7 @@ use turnstile_virtio::ring::Layout;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
+use crate::flow::Steering;
 use crate::patience::Patience;
 
 /// How many buffers a packet that is received has at most: 64 KiB in buffers of 1 KiB, and something more.
@@ -25,6 +26,8 @@ pub struct Device<const Q: usize, R = Layout> {
     pub longest: u32,
     pub(super) receive: [Option<Queue<R>>; Q],
     pub(super) patience: Patience,
+    /// By which of its pairs flows go.
+    pub(super) steering: Steering,
     /// Queues that have received something and were not asked whether they want an interrupt: a bit for each pair.
     unasked: u64,
     /// Queues that want an interrupt: a bit each, by their numbers.
@@ -35,8 +38,17 @@ impl<const Q: usize, R> Device<Q, R> {
     /// A device whose queues are yet to come.
     pub const fn new(control: Control, accepts: Accepts, longest: u32) -> Self {
         let receive = [const { None }; Q];
-        let patience = Patience::NEW;
-        Self { control, accepts, longest, receive, patience, unasked: 0, owed: 0 }
+        let (patience, steering) = (Patience::NEW, Steering::NEW);
+        Self { control, accepts, longest, receive, patience, steering, unasked: 0, owed: 0 }
+    }
+
+    /// The pair that packets of a flow go to: of those that receive, the first one whose queue is enabled stands in for one whose is not.
+    #[cold]
+    pub(super) fn pair(&self, flow: u64) -> usize {
+        let is_enabled = |pair: &usize| self.receive.get(*pair).is_some_and(Option::is_some);
+        let pair = self.steering.pair(flow, self.control.pairs);
+        let instead = || (0..usize::from(self.control.pairs).min(Q)).find(is_enabled);
+        Some(pair).filter(is_enabled).or_else(instead).unwrap_or(0)
     }
 
     /// One of its pairs has received something.
@@ -52,20 +64,40 @@ impl<const Q: usize, R> Device<Q, R> {
     where
         R: Rings<M>,
     {
-        while self.unasked != 0 {
-            let pair = self.unasked.trailing_zeros() as usize;
-            self.unasked &= self.unasked - 1;
-            let queue = self.receive.get_mut(pair).and_then(Option::as_mut);
-            // Who cannot be asked is found to have broken a rule with the next packet.
-            if queue.is_some_and(|queue| queue.publish(memory).unwrap_or(true)) {
-                self.owed |= 1 << (2 * pair);
-            }
+        let unasked = core::mem::take(&mut self.unasked);
+        if unasked & 1 != 0 {
+            self.ask(memory, 0);
+        }
+        if unasked > 1 {
+            self.ask_others(memory, unasked);
         }
         while self.owed != 0 {
             let number = self.owed.trailing_zeros() as usize;
             self.owed &= self.owed - 1;
             each(number);
         }
+    }
+
+    /// Asks the driver whether it wants an interrupt of what a pair has received.
+    #[inline(always)] // On the path of every packet, with a pair that is known.
+    fn ask<M: Memory>(&mut self, memory: &M, pair: usize)
+    where
+        R: Rings<M>,
+    {
+        let queue = self.receive.get_mut(pair).and_then(Option::as_mut);
+        // Who cannot be asked is found to have broken a rule with the next packet.
+        if queue.is_some_and(|queue| queue.publish(memory).unwrap_or(true)) {
+            self.owed |= 1 << (2 * pair);
+        }
+    }
+
+    /// The same of all pairs but the first one.
+    #[cold]
+    fn ask_others<M: Memory>(&mut self, memory: &M, unasked: u64)
+    where
+        R: Rings<M>,
+    {
+        (1..Q).filter(|pair| unasked >> pair & 1 != 0).for_each(|pair| self.ask(memory, pair));
     }
 
     /// Asks for a notification when its driver offers more buffers than there are now. Returns whether there are some.

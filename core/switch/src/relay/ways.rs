@@ -74,12 +74,13 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         }
     }
 
-    /// Sends packets. Returns whether the sender wants an interrupt, too.
-    pub(super) fn drain<M: Transfer>(
+    /// Sends packets. Returns whether the sender wants an interrupt, too. Of who has `SEVERAL` pairs each packet's flow is noted, so none is plain.
+    #[inline(always)] // One caller of each kind.
+    pub(super) fn drain<M: Transfer, const SEVERAL: bool>(
         &mut self,
         memories: &[M; P],
         memory: &M,
-        (port, queue): (usize, &mut Queue<R>),
+        ((port, pair), queue): ((usize, usize), &mut Queue<R>),
         now: u64,
         most: u32,
     ) -> Result<(Rest, bool), Violation>
@@ -100,6 +101,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                 };
                 left = fewer;
                 let (plain, token) = match queue.pop_one(memory)? {
+                    Some(One::Buffer(token, _)) if SEVERAL => (None, token),
                     Some(One::Buffer(token, buffer)) => (Plain::read(memory, buffer, longest)?, token),
                     Some(One::Not(token)) => (None, token),
                     None => break Rest::Idle,
@@ -111,7 +113,8 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     None => {
                         last = None;
                         let mut chain = queue.chain(token);
-                        (self.forward_any(memories, memory, port, &mut chain, now)?, chain.finish())
+                        let from = (port, SEVERAL.then_some(pair));
+                        (self.forward_any(memories, memory, from, &mut chain, now)?, chain.finish())
                     }
                 };
                 if let Some(rest) = rest {
@@ -202,7 +205,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         &mut self,
         memories: &[M; P],
         memory: &M,
-        port: usize,
+        (port, pair): (usize, Option<usize>),
         chain: &mut Chain,
         now: u64,
     ) -> Result<Option<Rest>, Violation>
@@ -215,8 +218,20 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
             self.switch.count(port, |counters| counters.malformed += 1);
             return Ok(None);
         }
+        if let Some(pair) = pair {
+            self.note(memory, (port, pair))?;
+        }
         let verdict = self.switch.judge(port, self.frame.head(), now);
         self.follow(verdict, memories, memory, port, now)
+    }
+
+    /// The frame's flow is one that its sender has sent by a pair.
+    #[cold]
+    fn note<M: Transfer>(&mut self, memory: &M, (port, pair): (usize, usize)) -> Result<(), Violation> {
+        self.frame.extend(memory)?;
+        let flow = flow(self.frame.head());
+        self.devices.get_mut(port).into_iter().flatten().for_each(|device| device.steering.sent(flow, pair));
+        Ok(())
     }
 
     /// Does with the frame what was decided.
@@ -269,18 +284,48 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
     where
         R: Rings<M>,
     {
-        let frame = &mut self.frame;
-        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(0) };
-        if !device.control.wants(frame.head()) {
+        let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(0) };
+        if !device.control.wants(self.frame.head()) {
             return Ok(0);
         }
-        let mut pair = 0;
         if device.control.pairs > 1 {
-            frame.extend(from)?;
-            pair = flow(frame.head()) as usize % usize::from(device.control.pairs);
+            return self.deliver_to_one((port, memory), from, now);
         }
-        // A queue that is not enabled takes nothing; the first one does.
-        let pair = if device.receive.get(pair).is_some_and(Option::is_some) { pair } else { 0 };
+        self.bring((port, 0), memory, from, now)
+    }
+
+    /// The same to one of several pairs, which the frame's flow tells.
+    #[cold]
+    #[inline(never)] // The way to the only pair there is needs no more registers.
+    fn deliver_to_one<M: Transfer>(
+        &mut self,
+        (port, memory): (usize, &M),
+        from: &M,
+        now: u64,
+    ) -> Result<u64, Violation>
+    where
+        R: Rings<M>,
+    {
+        self.frame.extend(from)?;
+        let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(0) };
+        let pair = device.pair(flow(self.frame.head()));
+        self.bring((port, pair), memory, from, now)
+    }
+
+    /// Brings the frame to a pair of a port, as above.
+    #[inline(always)] // To a pair that is known, mostly.
+    fn bring<M: Transfer>(
+        &mut self,
+        (port, pair): (usize, usize),
+        memory: &M,
+        from: &M,
+        now: u64,
+    ) -> Result<u64, Violation>
+    where
+        R: Rings<M>,
+    {
+        let frame = &mut self.frame;
+        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(0) };
         let Some(queue) = device.receive.get_mut(pair).and_then(Option::as_mut) else { return Ok(0) };
         let merge = device.accepts.merge;
         let delivery = if frame.suits(&device.accepts) {

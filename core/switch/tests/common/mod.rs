@@ -129,7 +129,7 @@ pub fn run(net: &mut Net, memories: &[Ram; VMS], now: u64) -> Vec<(usize, usize)
     loop {
         let mut busy = false;
         for port in 0..VMS {
-            match net.pump(memories, (port, 0), now, 7) {
+            match net.pump(memories, port, now, 7) {
                 Ok(Rest::Spent) => busy = true,
                 Ok(_) => {}
                 Err(violation) => assert!(memories[port].fuse.is_blown(), "{violation}"),

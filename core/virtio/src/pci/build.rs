@@ -11,7 +11,7 @@ pub const BAR_MSIX: u8 = 1;
 pub const BAR_VIRTIO: u8 = 4;
 /// How many bytes of it each structure has; notifications have a page of their own.
 const REGION: u32 = 0x1000;
-/// Where in that BAR drivers notify queues: each has four bytes.
+/// Where in that BAR drivers notify queues: each place has four bytes.
 pub const NOTIFICATIONS: u32 = 3 * REGION;
 /// How far notifications of queues are apart, in bytes.
 pub(super) const NOTIFY_MULTIPLIER: u32 = 4;
@@ -65,7 +65,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Makes the function of such a device with `queues` queues, at most 1024, a configuration of `config` bytes, and `vectors`
+    /// Makes the function of such a device with `queues` queues, a configuration of `config` bytes, and `vectors`
     /// vectors of MSI-X. Nothing about it is of before virtio 1.0.
     pub fn function(&self, queues: u16, config: u32, vectors: u16) -> Result<Function, Unfit> {
         let mut function = Function::new(&Identity {
@@ -85,7 +85,7 @@ impl Kind {
                 Region::Common => super::common::LENGTH as u32,
                 Region::Isr => 4,
                 Region::Config => config,
-                Region::Notify => NOTIFY_MULTIPLIER * u32::from(queues),
+                Region::Notify => NOTIFY_MULTIPLIER * u32::from(queues.min(super::common::PLACES)),
             };
             if length > REGION {
                 return Err(Unfit::BarSize(length.into()));

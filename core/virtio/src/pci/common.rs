@@ -3,19 +3,22 @@
 
 use crate::registers::{Effect, NO_VECTOR, Part, Registers};
 
+/// In how many places drivers notify queues at most. With more queues, those whose numbers have the same remainder share one, and what is written there says which
+/// it is (section 4.1.5.2).
+pub const PLACES: u16 = 4;
 /// How many bytes it has.
 pub(super) const LENGTH: usize = 0x3c;
 
 /// Reads `size` bytes at any offset: none of its fields changes by being read.
-pub(super) fn read<const Q: usize>(registers: &Registers<Q>, queues: usize, offset: u64, size: u8) -> u64 {
+pub(super) fn read<const Q: usize>(registers: &Registers<Q>, offset: u64, size: u8) -> u64 {
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-    let bytes = image(registers, queues);
+    let bytes = image(registers);
     let bytes = bytes.get(offset..).unwrap_or_default().iter().take(size.min(8).into());
     bytes.rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
 /// All fields as they are now.
-fn image<const Q: usize>(registers: &Registers<Q>, queues: usize) -> [u8; LENGTH] {
+fn image<const Q: usize>(registers: &Registers<Q>) -> [u8; LENGTH] {
     let mut image = [0; LENGTH];
     let mut put = |at: usize, bytes: &[u8]| {
         if let Some(field) = image.get_mut(at..at + bytes.len()) {
@@ -28,14 +31,14 @@ fn image<const Q: usize>(registers: &Registers<Q>, queues: usize) -> [u8; LENGTH
     put(0x08, &driver_select.to_le_bytes());
     put(0x0c, &registers.accepted_word().to_le_bytes());
     put(0x10, &registers.config_vector().to_le_bytes());
-    put(0x12, &(queues as u16).to_le_bytes());
+    put(0x12, &registers.count().to_le_bytes());
     put(0x14, &[registers.shown_status().bits(), registers.generation()]);
     put(0x16, &registers.selected_queue().to_le_bytes());
     let Some(queue) = registers.selected() else { return image };
     put(0x18, &queue.size().to_le_bytes());
     put(0x1a, &queue.vector().to_le_bytes());
     put(0x1c, &u16::from(queue.is_enabled()).to_le_bytes());
-    put(0x1e, &registers.selected_queue().to_le_bytes());
+    put(0x1e, &(registers.selected_queue() % PLACES).to_le_bytes());
     for (at, part) in [(0x20, Part::Descriptors), (0x28, Part::Driver), (0x30, Part::Device)] {
         put(at, &queue.area(part).to_le_bytes());
     }

@@ -26,13 +26,13 @@ pub const ACCEPTED: Features = Features::VERSION_1
 const OPTIONS: Options = Options { indirect: true, event_idx: true };
 /// Descriptors of a queue.
 const SIZE: u16 = 16;
-/// Bytes of the buffers of a packet, or a command.
+/// Bytes of the buffers of a packet that is received, of one that is sent, or of a command.
 const SLOTS: [u64; 3] = [0x1000, 0x2000, 0x1000];
 /// Bytes of a receive buffer.
 pub const BUFFER: u32 = 1536;
 
 /// Where structures are: in the BARs in the order of their sizes.
-const COMMON: u64 = FIRMWARE;
+pub const COMMON: u64 = FIRMWARE;
 pub const CONFIG: u64 = FIRMWARE + 0x2000;
 const NOTIFY: u64 = FIRMWARE + 0x3000;
 const TABLE: u64 = FIRMWARE + 0x4000;
@@ -52,6 +52,10 @@ pub struct Driver {
     partial: (Vec<u8>, u16),
     slots: [u64; 3],
     size: u16,
+    /// Pairs of queues that it sets up.
+    pub pairs: usize,
+    /// Of each queue, how many packets have come by it.
+    pub came: Vec<usize>,
 }
 
 impl Driver {
@@ -66,7 +70,7 @@ impl Driver {
         let control = ECAM + capability + 2;
         host.write(member, control, 2, 0xc000);
         // Vector n is data 0x50 + n.
-        for vector in 0..4 {
+        for vector in 0..10 {
             for (at, word) in [(0, DOORBELL), (4, 0), (8, 0x50 + vector), (12, 0)] {
                 host.write(member, TABLE + 16 * vector + at, 4, word);
             }
@@ -81,7 +85,19 @@ impl Driver {
             partial: Default::default(),
             slots: SLOTS,
             size: SIZE,
+            pairs: 1,
+            came: vec![],
         }
+    }
+
+    /// Makes it work with several pairs, with few buffers each.
+    pub fn running_pairs(host: &mut Host, member: usize, pairs: usize) -> Self {
+        let mut driver = Self::new(host, member);
+        (driver.pairs, driver.size) = (pairs, 8);
+        driver.slots = [0x1000; 3];
+        assert!(driver.start(host, ACCEPTED | Network::MQ));
+        driver.refill(host, 8);
+        driver
     }
 
     /// The same, and makes it work with as many buffers as there may be.
@@ -129,7 +145,10 @@ impl Driver {
         }
         host.write(member, COMMON + 0x10, 2, 0);
         let mut at = Ram::BASE;
-        for (number, slot) in (0..).zip(self.slots) {
+        let [receive, send, commands] = self.slots;
+        let slots = [[receive, send].repeat(self.pairs), vec![commands]].concat();
+        self.came = vec![0; slots.len()];
+        for (number, slot) in (0..).zip(slots) {
             let guest = Guest::new(self.ram(host), at, self.size, OPTIONS, slot);
             at = guest.end();
             self.enable(host, number, &guest);
@@ -165,45 +184,55 @@ impl Driver {
     }
 
     pub fn ring(&self, host: &mut Host, number: usize) {
-        host.write(self.member, NOTIFY + 4 * number as u64, 2, number as u64);
+        // Places are shared.
+        host.write(self.member, NOTIFY + 4 * (number as u64 % 4), 2, number as u64);
     }
 
     /// Offers up to so many buffers.
     pub fn refill(&mut self, host: &mut Host, most: usize) {
         let request = Request { writable: vec![BUFFER], indirect: true, ..Request::default() };
-        (0..most).all(|_| self.ask(host, 0, &request));
+        for number in (0..2 * self.pairs).step_by(2) {
+            (0..most).all(|_| self.ask(host, number, &request));
+        }
     }
 
     /// Sends a packet.
     pub fn send(&mut self, host: &mut Host, packet: &[u8]) -> bool {
+        self.send_by(host, 0, packet)
+    }
+
+    /// The same, by a pair of queues.
+    pub fn send_by(&mut self, host: &mut Host, pair: usize, packet: &[u8]) -> bool {
         let header = NetworkHeader::default().to_bytes();
         let readable = [&header, packet].concat();
         let readable_cuts = vec![header.len() as u32, packet.len() as u32];
-        self.ask(host, 1, &Request { readable, readable_cuts, writable: vec![], indirect: true })
+        self.ask(host, 2 * pair + 1, &Request { readable, readable_cuts, writable: vec![], indirect: true })
     }
 
     /// Gives a command.
     pub fn command(&mut self, host: &mut Host, class: u8, command: u8, data: &[u8]) {
         let readable = [&[class, command], data].concat();
         let readable_cuts = vec![2, data.len() as u32];
-        assert!(self.ask(host, 2, &Request { readable, readable_cuts, writable: vec![1], indirect: false }));
+        let request = Request { readable, readable_cuts, writable: vec![1], indirect: false };
+        assert!(self.ask(host, 2 * self.pairs, &request));
     }
 
     /// Handles interrupts: what was returned by the queues that they name. It looks nowhere else.
     pub fn interrupts(&mut self, host: &mut Host) {
         let vectors = std::mem::take(&mut host.board.messages.borrow_mut()[self.member]);
         assert!(!vectors.contains(&0x50), "the device needs no reset");
-        for number in (0..3).filter(|number| vectors.contains(&(0x51 + number))) {
+        let commands = 2 * self.pairs;
+        for number in (0..=commands).filter(|number| vectors.contains(&(0x51 + *number as u32))) {
             loop {
                 let ram = &host.board.rams[self.member];
-                let guest = &mut self.queues[number as usize];
+                let guest = &mut self.queues[number];
                 let replies = guest.take(ram);
                 let more = guest.arm(ram);
                 for reply in replies {
                     match number {
-                        0 => self.receive(&reply),
-                        1 => self.sent += 1,
-                        _ => self.done.push(reply.bytes == [0]),
+                        _ if number == commands => self.done.push(reply.bytes == [0]),
+                        _ if number % 2 == 0 => self.receive(&reply, number),
+                        _ => self.sent += 1,
                     }
                 }
                 if !more {
@@ -213,7 +242,7 @@ impl Driver {
         }
     }
 
-    fn receive(&mut self, reply: &Reply) {
+    fn receive(&mut self, reply: &Reply, number: usize) {
         let (bytes, left) = &mut self.partial;
         let mut now = &reply.bytes[..reply.written as usize];
         if *left == 0 {
@@ -224,6 +253,7 @@ impl Driver {
         *left -= 1;
         if *left == 0 {
             self.got.push(std::mem::take(bytes));
+            self.came[number] += 1;
         }
     }
 }

@@ -213,6 +213,11 @@ pub fn mac(member: usize) -> [u8; 6] {
     [0x52, 0x54, 0, 0, 0, member as u8]
 }
 
+/// The bits of settings that say how many pairs of queues there are.
+pub const fn pairs(count: u64) -> u64 {
+    (count - 1) << 52
+}
+
 impl Host {
     /// Members with these bits and rates.
     pub fn new(members: [(u64, u64); VMS], left: Option<u64>) -> Self {

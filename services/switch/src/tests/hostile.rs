@@ -4,7 +4,7 @@
 use turnstile_rig::Random;
 
 use super::driver::{ACCEPTED, Driver, STATUS, packet, run};
-use super::host::{ECAM, FIRMWARE, Host, VMS};
+use super::host::{ECAM, FIRMWARE, Host, VMS, pairs};
 
 /// Both others exchange packets.
 fn others_work(host: &mut Host, drivers: &mut [Driver], number: u32) {
@@ -54,9 +54,14 @@ fn a_broken_ring_needs_a_reset() {
 fn a_hostile_member_gets_nowhere() {
     for seed in 1..40_u64 {
         let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut host = Host::new([(0, 0); VMS], None);
-        let [mut bad, one, other] = Driver::all(&mut host);
-        let mut others = [one, other];
+        // Some have several pairs of queues.
+        let more = if seed % 2 == 0 { pairs(4) } else { 0 };
+        let mut host = Host::new([(more, 0), (0, 0), (0, 0)], None);
+        let mut bad = match more {
+            0 => Driver::running(&mut host, 0),
+            _ => Driver::running_pairs(&mut host, 0, 4),
+        };
+        let mut others = [1, 2].map(|member| Driver::running(&mut host, member));
         host.board.tick.set(50_000);
         for round in 0..150 {
             match random.below(8) {
@@ -67,7 +72,7 @@ fn a_hostile_member_gets_nowhere() {
                 4 => host.ring(random.any()),
                 5 => drop(bad.send(&mut host, &packet(0, None, 9, 100))),
                 _ => {
-                    host.board.rams[0].disturb(random, 0x2000);
+                    host.board.rams[0].disturb(random, if more == 0 { 0x2000 } else { 0x4_0000 });
                     host.ring(0xf);
                 }
             }

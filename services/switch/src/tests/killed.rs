@@ -41,7 +41,7 @@ fn killed_at_any_step_it_goes_on() {
     let mut step = 0;
     while killed_at(step) {
         // Each step of a write of registers is like those of others.
-        step += if (500..9000).contains(&step) { 13 } else { 1 };
+        step += if (500..16_800).contains(&step) { 29 } else { 1 };
     }
     assert!(step > 1000, "{step}");
 }

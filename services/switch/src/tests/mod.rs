@@ -7,5 +7,6 @@ mod host;
 mod hostile;
 mod killed;
 mod packets;
+mod pairs;
 mod uplink;
 mod waits;

@@ -39,7 +39,8 @@ fn each_network_is_a_service_with_ports() {
     }
     let [first, second, third, last] = config.ports.as_slice() else { panic!("{:?}", config.ports) };
     let mac = [0x52, 0x54, 0, 0xab, 0x34, 0x56];
-    let said = PortSpec { service: 1, vm: 1, mac, guard: false, isolated: true, rate: Some(100_000_000) };
+    let said =
+        PortSpec { service: 1, vm: 1, mac, guard: false, isolated: true, rate: Some(100_000_000), queues: 1 };
     assert_eq!(*second, said);
     let usual = |port: &PortSpec| port.guard && !port.isolated && port.rate.is_none() && port.mac[0] == 2;
     assert!([first, third, last].into_iter().all(usual), "{:?}", config.ports);
@@ -48,6 +49,22 @@ fn each_network_is_a_service_with_ports() {
     assert_eq!(first.mac, [0x02, 0x4e, 0xc6, 0xb3, 0xe4, 0xa1], "it stays the same");
     assert!(first.mac != third.mac && first.mac != last.mac);
     assert!(parse_text(MINIMAL).unwrap().ports.is_empty());
+}
+
+#[test]
+fn a_port_has_a_pair_of_queues_for_each_vcpu_or_as_many_as_it_says() {
+    let queues = |vcpus: u32, port: &str| {
+        let text = format!("{MINIMAL}vcpus = {vcpus}\nnetworks = [{{ network = \"lan\"{port} }}]\n{LAN}");
+        let text = text + "[machine]\ncpus = 8\n";
+        parse_text(&text).unwrap().ports[0].queues
+    };
+    assert_eq!([1, 2, 4, 5, 8].map(|vcpus| queues(vcpus, "")), [1, 2, 4, 4, 4]);
+    assert_eq!([1, 2, 8].map(|vcpus| queues(vcpus, ", queues = 3")), [3; 3]);
+    for wrong in ["0", "5", "65537"] {
+        let text = with(&format!("{{ network = \"lan\", queues = {wrong} }}"), LAN);
+        let what = format!("a port cannot have {wrong} pairs of queues");
+        expect(&text, &[(wrong, &what, "give 1 to 4")]);
+    }
 }
 
 #[test]
