@@ -13,13 +13,13 @@ use turnstile_virtio::registers::{Registers, Status};
 use turnstile_virtio::{mmio, pci};
 
 fuzz_target!(|accesses: Vec<(u8, u32, u8, u64)>| {
-    let kind = |device| Kind { device, class: 0x01_8000, interrupt_pin: true };
+    let kind = |device| Kind { device, class: 0x01_8000, interrupt_pin: true, places: 8 };
     let disk = kind(BLOCK).function(2, Block::LENGTH as u32, 3).expect("it fits");
     let mut bus: Bus<2> = Bus::new(kind(63).function(1, 0, 1).expect("it fits"));
     bus.add(disk).expect("there is room");
     let offered = Features::EVENT_IDX | Features::INDIRECT_DESC | Features::RING_RESET;
     let mut disk: pci::Device<2, 3, Block> =
-        pci::Device::new(Registers::new(offered, &[], [256, 16]), Block::default());
+        pci::Device::new(Registers::new(offered, &[], [256, 16]), Block::default(), 8);
     let registers = Registers::new(offered | Network::CSUM, Network::REQUIREMENTS, [8, 0]);
     let mut net: mmio::Device<2, Network> = mmio::Device::new(NETWORK, 0, registers, Network::default());
     let mut ports = ConfigPorts::new();

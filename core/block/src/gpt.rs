@@ -313,9 +313,13 @@ impl Reader {
         if found.blocks == 0 || found.first < header.first || found.last() > header.last {
             return Err(Wrong::Range);
         }
-        // The first block of those for partitions is behind the first header. The last one of the disk is the other header's.
+        // The first block of those for partitions is behind the first header. The last one of the disk is the other header's. Behind the one, and
+        // before the other, are their arrays, of which the one that was not read may count the next time (UEFI 2.10, section 5.3.2).
         let array = header.array..header.array_end(self.size);
-        if found.first < array.end && array.start <= found.last() || found.last() == self.blocks - 1 {
+        let length = array.end - array.start;
+        let meets_table = found.first < array.end && array.start <= found.last();
+        if meets_table || found.first < 2 + length || found.last() >= (self.blocks - 1).saturating_sub(length)
+        {
             return Err(Wrong::Table);
         }
         let others = self.others.get(..self.count).unwrap_or_default();

@@ -42,7 +42,7 @@ pub struct Card {
 impl Card {
     /// Makes one that offers these features, with queues of up to so many descriptors, by MSI-X or by its pin.
     pub fn new(offered: Features, most: u16, msix: bool) -> Self {
-        let kind = Kind { device: NETWORK, class: 0x02_0000, interrupt_pin: true };
+        let kind = Kind { device: NETWORK, class: 0x02_0000, interrupt_pin: true, places: 8 };
         let registers = Registers::new(offered, Network::REQUIREMENTS, SIZES.map(|size| size.min(most)));
         let config = Network { mac: [2, 0, 0, 0, 0, 0xca], link_up: true, ..Network::default() };
         Self {

@@ -143,7 +143,7 @@ impl<'a> Disk<'a> {
         order: &'a Order,
         change: impl FnOnce(&mut Block),
     ) -> Self {
-        let kind = Kind { device: BLOCK, class: 0x01_0000, interrupt_pin: true };
+        let kind = Kind { device: BLOCK, class: 0x01_0000, interrupt_pin: true, places: 8 };
         let registers = Registers::new(settings.features().difference(without), &[], [most]);
         let mut config = settings.configuration(sectors);
         change(&mut config);

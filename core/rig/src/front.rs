@@ -29,7 +29,7 @@ impl<const Q: usize, C: Configuration> Front<Q, C> {
     /// Makes it: its driver is to use MSI-X or its pin.
     pub(crate) fn new(kind: Kind, registers: Registers<Q>, config: C, msix: bool) -> Self {
         let mut function = kind.function(Q as u16, C::LENGTH as u32, 1).expect("it has room");
-        let mut device = Device::new(registers, config);
+        let mut device = Device::new(registers, config, kind.places);
         if msix {
             let mut at = function.read(0x34, 1) as u16;
             while function.read(at, 1) != 0x11 {

@@ -7,6 +7,7 @@ use common::{Net, OPTIONS, VMS, Vm, attach, mac, memories, packet, run};
 use proptest::prelude::*;
 use turnstile_net::control::Limits;
 use turnstile_rig::{Fuse, Guest, Ram, Random, Request};
+use turnstile_switch::flow::{Steering, flow};
 use turnstile_switch::patience::PATIENCE;
 use turnstile_switch::port::Rules;
 use turnstile_switch::rate::Rate;
@@ -452,6 +453,39 @@ fn queues_and_wishes_hold_for_all_packets() {
         vms[1].take(&memories[1]);
         assert_eq!(vms[1].got.drain(..).count(), usize::from(to == mac(1)), "it is not for this address");
     }
+}
+
+/// A pair without buffers holds up who sends to it for as long as a device with one pair does, whatever the device's other pair takes meanwhile.
+#[test]
+fn what_another_pair_takes_prolongs_nobodys_wait() {
+    const STEP: u64 = PATIENCE / 20;
+    let random = &mut Random(7);
+    let memories = memories(&Fuse::default());
+    let mut vms = simple(&memories, random);
+    let mut net = Net::new();
+    attach(&mut net, &vms, &memories, false);
+    let second = Guest::new(&memories[1], Ram::BASE + 0xe_0000, 4, OPTIONS, 0x100);
+    assert_eq!(net.set_queue((1, 2), &memories[1], Some((second.ring.layout, OPTIONS)), false), Ok(true));
+    meet(&mut net, &mut vms, &memories, random);
+    net.device(1).unwrap().control.pairs = 2;
+    let to_pair = |from: usize, pair: usize| {
+        let of_port = |port: u8| {
+            let ends = [mac(1), mac(from)].concat();
+            [&ends[..], &[8, 0, 0x45], &[0; 8], &[17], &[0; 10], &[port, 0, 0, 1], &[0; 40]].concat()
+        };
+        (0..=u8::MAX).map(of_port).find(|bytes| Steering::NEW.pair(flow(bytes), 2) == pair).unwrap()
+    };
+    assert!(vms[0].send(&memories[0], random, PLAIN, &to_pair(0, 1)));
+    // It looks again when its wait is over.
+    let mut now = 0;
+    while let Ok(Rest::Full(1, left)) = net.pump(&memories, 0, now, 9) {
+        assert!(now < 4 * PATIENCE, "it waits for ever");
+        assert!(vms[2].send(&memories[2], random, PLAIN, &to_pair(2, 0)));
+        assert_eq!(net.pump(&memories, 2, now + STEP, 9), Ok(Rest::Idle));
+        vms[1].take(&memories[1]);
+        now += left;
+    }
+    assert_eq!(now, PATIENCE, "then the packet is lost");
 }
 
 /// Packets in one buffer are counted as all are, and none is longer than it may be.

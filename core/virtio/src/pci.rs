@@ -9,7 +9,6 @@ mod common;
 mod window;
 
 pub use build::{BAR_MSIX, BAR_VIRTIO, Kind, NOTIFICATIONS};
-pub use common::PLACES;
 
 use turnstile_pci::function::{Changed, Function};
 use turnstile_pci::msix::{Control, Message, Msix};
@@ -39,12 +38,14 @@ pub struct Device<const Q: usize, const V: usize, C> {
     /// The configuration.
     pub config: C,
     msix: Msix<V>,
+    /// [`Kind::places`].
+    places: u16,
 }
 
 impl<const Q: usize, const V: usize, C: Configuration> Device<Q, V, C> {
-    /// Makes a device; [`Kind::function`] makes the function that leads to it.
-    pub const fn new(registers: Registers<Q>, config: C) -> Self {
-        Self { registers, config, msix: Msix::new() }
+    /// Makes a device with so many [places](Kind::places); [`Kind::function`] makes the function that leads to it.
+    pub const fn new(registers: Registers<Q>, config: C, places: u16) -> Self {
+        Self { registers, config, msix: Msix::new(), places }
     }
 
     /// How many words the state has, without that of the configuration.
@@ -60,13 +61,13 @@ impl<const Q: usize, const V: usize, C: Configuration> Device<Q, V, C> {
         offered: Features,
         requirements: &'static [Requirement],
         sizes: [u16; Q],
-        config: C,
+        (config, places): (C, u16),
         words: impl IntoIterator<Item = u64>,
     ) -> Self {
         let mut words = words.into_iter();
         let registers = words.by_ref().take(Registers::<Q>::WORDS);
         let registers = Registers::restore(offered, requirements, sizes, registers);
-        Self { registers, config, msix: Msix::restore(words) }
+        Self { registers, config, msix: Msix::restore(words), places }
     }
 
     /// Reads `size` bytes at `offset` of a BAR. What is not there reads as zero. Reading the ISR clears it.
@@ -78,7 +79,7 @@ impl<const Q: usize, const V: usize, C: Configuration> Device<Q, V, C> {
             };
         }
         match Region::of(bar, offset) {
-            Some((Region::Common, offset)) => common::read(&self.registers, offset, size),
+            Some((Region::Common, offset)) => common::read(&self.registers, self.places, offset, size),
             Some((Region::Isr, 0)) if matches!(size, 1 | 2 | 4) => {
                 let isr = self.registers.isr();
                 self.registers.acknowledge(isr);
@@ -104,8 +105,8 @@ impl<const Q: usize, const V: usize, C: Configuration> Device<Q, V, C> {
             Some((Region::Notify, offset)) => {
                 let place = (offset / 4) as u16;
                 // Where queues share a place, the driver says which one it means.
-                let number = if Q > usize::from(PLACES) { value as u16 } else { place };
-                if number % PLACES == place { self.registers.notify(number) } else { None }
+                let number = if Q > usize::from(self.places) { value as u16 } else { place };
+                if number % self.places.max(1) == place { self.registers.notify(number) } else { None }
             }
             _ => None,
         };

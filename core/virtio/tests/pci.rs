@@ -92,7 +92,7 @@ fn a_driver_finds_its_structures_by_capabilities() {
     let place = bus.find(Space::Memory, 0x1000_3004).unwrap();
     assert_eq!((place.device, place.bar, place.offset), (1, BAR_VIRTIO, 0x3004));
     // Devices without queues or configuration show no structure for them.
-    let entropy = Kind { device: 4, class: 0xff_0000, interrupt_pin: false };
+    let entropy = Kind { device: 4, class: 0xff_0000, interrupt_pin: false, places: 8 };
     assert!(entropy.function(1, 0, 2048).is_ok());
     assert!(entropy.function(1, 0x1001, 1).is_err() && entropy.function(1, 0, 0).is_err());
 }

@@ -17,13 +17,13 @@ const SIZES: [u16; 3] = [64, 0, 8];
 type Pci = Device<3, 4, Block>;
 
 fn device() -> Pci {
-    Device::new(Registers::new(OFFERED, REQUIREMENTS, SIZES), Block::default())
+    Device::new(Registers::new(OFFERED, REQUIREMENTS, SIZES), Block::default(), 8)
 }
 
 fn again(device: &Pci) -> Pci {
     let words: Vec<u64> = device.save().collect();
     assert_eq!(words.len(), Pci::WORDS);
-    pci::Device::restore(OFFERED, REQUIREMENTS, SIZES, Block::default(), words)
+    pci::Device::restore(OFFERED, REQUIREMENTS, SIZES, (Block::default(), 8), words)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ proptest! {
 
     #[test]
     fn words_that_nobody_saved_do_no_harm(words in prop::collection::vec(any::<u64>(), 0..Pci::WORDS)) {
-        let restored = pci::Device::<3, 4, Block>::restore(OFFERED, REQUIREMENTS, SIZES, Block::default(), words);
+        let restored = pci::Device::<3, 4, Block>::restore(OFFERED, REQUIREMENTS, SIZES, (Block::default(), 8), words);
         let registers = &restored.registers;
         let agreed = registers.status().contains(Status::FEATURES_OK);
         prop_assert!(agreed || !registers.is_running());

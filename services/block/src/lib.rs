@@ -79,7 +79,7 @@ const fn settings(id: [u8; 20], writable: bool) -> Settings {
 
 impl<D: disk::Disk + 'static, R: Copy + 'static> Model<QUEUES> for Disk<D, R> {
     type Configuration = Block;
-    const KIND: Kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: false };
+    const KIND: Kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: false, places: QUEUES as u16 };
     const SIZES: [u16; QUEUES] = [SIZE; QUEUES];
     const REQUIREMENTS: &'static [Requirement] = &[];
 

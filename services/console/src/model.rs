@@ -203,7 +203,8 @@ const IDLE: Served = Served { interrupt: false, rest: Rest::Idle };
 
 impl<T: Terminal> Model<QUEUES> for Console<T> {
     type Configuration = Size;
-    const KIND: Kind = Kind { device: CONSOLE, class: 0x07_8000, interrupt_pin: false };
+    const KIND: Kind =
+        Kind { device: CONSOLE, class: 0x07_8000, interrupt_pin: false, places: QUEUES as u16 };
     const SIZES: [u16; QUEUES] = [LENGTH; QUEUES];
     const REQUIREMENTS: &'static [Requirement] = &[];
 

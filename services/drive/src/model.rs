@@ -196,7 +196,7 @@ impl<R: Copy> Disk<R> {
 
 impl<R: Copy + 'static> Model<QUEUES> for Disk<R> {
     type Configuration = Block;
-    const KIND: Kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: false };
+    const KIND: Kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: false, places: QUEUES as u16 };
     const SIZES: [u16; QUEUES] = [SIZE; QUEUES];
     const REQUIREMENTS: &'static [Requirement] = &[];
 

@@ -274,7 +274,8 @@ const IDLE: Served = Served { interrupt: false, rest: Rest::Idle };
 
 impl<O: Outlets> Model<QUEUES> for Ports<O> {
     type Configuration = Console;
-    const KIND: Kind = Kind { device: CONSOLE, class: 0x07_8000, interrupt_pin: false };
+    const KIND: Kind =
+        Kind { device: CONSOLE, class: 0x07_8000, interrupt_pin: false, places: QUEUES as u16 };
     const SIZES: [u16; QUEUES] = [LENGTH; QUEUES];
     const REQUIREMENTS: &'static [Requirement] = &[];
 

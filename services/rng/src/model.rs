@@ -64,7 +64,8 @@ impl<G: Generator> Entropy<G> {
 
 impl<G: Generator> Model<QUEUES> for Entropy<G> {
     type Configuration = ();
-    const KIND: Kind = Kind { device: ENTROPY, class: 0xff_0000, interrupt_pin: false };
+    const KIND: Kind =
+        Kind { device: ENTROPY, class: 0xff_0000, interrupt_pin: false, places: QUEUES as u16 };
     const SIZES: [u16; QUEUES] = [SIZE; QUEUES];
     const REQUIREMENTS: &'static [Requirement] = &[];
 

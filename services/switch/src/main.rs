@@ -28,7 +28,7 @@ use turnstile_service_rt::{
 use turnstile_service_virtio::{Runtime, World, answered, doorbells, words};
 
 use members::{MEMBERS, Members, PORTS};
-use port::{QUEUES, VECTORS};
+use port::{PLACES, QUEUES, VECTORS};
 use switch::Switch;
 
 /// The words of a function.
@@ -142,7 +142,7 @@ service!(Program);
 
 impl Service for Program {
     const NEW: Self = Self(Switch::new());
-    const DOORBELLS: Doorbells = doorbells(QUEUES as u32);
+    const DOORBELLS: Doorbells = doorbells(PLACES as u32);
 
     fn attach(&mut self, attach: Attach) -> Answer {
         answered(self.0.attach(&ALL, attach))

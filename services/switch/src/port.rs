@@ -4,6 +4,7 @@
 use core::cmp::Ordering;
 
 use turnstile_net::settings::Settings;
+use turnstile_service_rt::MEMBER_QUEUES;
 use turnstile_service_rt::port::MAX_PAIRS;
 use turnstile_service_virtio::{Broken, Model, Rest, Served, Serves};
 use turnstile_virtio::config::{Configuration, NETWORK, Network, SPACE};
@@ -15,6 +16,8 @@ use turnstile_virtio::ring::{Layout, Options};
 
 /// The most pairs of queues for packets.
 pub const PAIRS: usize = MAX_PAIRS as usize;
+/// In how many places a driver notifies its queues: each member has so many bits of doorbells.
+pub const PLACES: u16 = MEMBER_QUEUES as u16;
 /// Pairs of queues for packets, and behind them one for commands.
 pub const QUEUES: usize = 2 * PAIRS + 1;
 /// One for each queue, and one for the configuration.
@@ -138,7 +141,7 @@ impl Port {
 
 impl Model<QUEUES> for Port {
     type Configuration = State;
-    const KIND: Kind = Kind { device: NETWORK, class: 0x02_0000, interrupt_pin: false };
+    const KIND: Kind = Kind { device: NETWORK, class: 0x02_0000, interrupt_pin: false, places: PLACES };
     const SIZES: [u16; QUEUES] = [PACKETS; QUEUES];
     const REQUIREMENTS: &'static [Requirement] = Network::REQUIREMENTS;
 

@@ -449,10 +449,11 @@ impl<R> Switch<R> {
         };
         let (world, number) = (members.world(member), port.model.commands_at());
         let limits = Limits { may_change: false, pairs: port.model.pairs };
-        let mut commands = port.model.commands.take();
+        let (mut commands, mut has_changed) = (port.model.commands.take(), false);
         let done = match &mut commands {
             Some(queue) => self.relay.control(member, queue, memory, &limits, |pairs| {
                 port.keep_in(&world, |state| state.pairs = pairs);
+                has_changed = true;
             }),
             None => Ok((false, false)),
         };
@@ -464,6 +465,10 @@ impl<R> Switch<R> {
                     port.raise(&world, number);
                 }
                 self.due &= if more { u32::MAX } else { !bits(member, COMMAND) };
+                if has_changed {
+                    // Who waits for buffers of one pair may send to another one now.
+                    self.refilled(member);
+                }
             }
             Err(_) => self.fail(members, member),
         }

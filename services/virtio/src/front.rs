@@ -81,10 +81,10 @@ impl<const Q: usize, const V: usize, C: Configuration> Front<Q, V, C> {
         let device = if let Some(mut words) = saved {
             let space: [u64; SPACE] = core::array::from_fn(|_| words.next().unwrap_or(0));
             function.restore(space);
-            pci::Device::restore(features, requirements, sizes, config, words)
+            pci::Device::restore(features, requirements, sizes, (config, kind.places), words)
         } else {
             place(&mut function, bars);
-            pci::Device::new(Registers::new(features, requirements, sizes), config)
+            pci::Device::new(Registers::new(features, requirements, sizes), config, kind.places)
         };
         Some(Self::Pci { function, device, decoded: [NOWHERE; BAR_COUNT as usize] })
     }

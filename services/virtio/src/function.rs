@@ -2,7 +2,7 @@
 //! A virtio device: events and their answers.
 
 use turnstile_service_rt::{AGAIN, Answer, BY_PLACE, Doorbells, Event};
-use turnstile_virtio::pci::{NOTIFICATIONS, PLACES};
+use turnstile_virtio::pci::NOTIFICATIONS;
 use turnstile_virtio::registers::{Effect, Status};
 
 use crate::front::{Front, Offer};
@@ -27,10 +27,8 @@ const fn length<const Q: usize, const V: usize>() -> usize {
     1 + front::length::<Q, V>()
 }
 
-/// Where a device with so many queues is rung: in [`BAR_VIRTIO`](turnstile_virtio::pci::BAR_VIRTIO). Queues beyond [`PLACES`] share the bits of others,
-/// as they do behind MMIO in a service with several members.
-pub const fn doorbells(queues: u32) -> Doorbells {
-    let places = if queues < PLACES as u32 { queues } else { PLACES as u32 };
+/// Where a device with so many [places](turnstile_virtio::pci::Kind::places) is rung: in [`BAR_VIRTIO`](turnstile_virtio::pci::BAR_VIRTIO).
+pub const fn doorbells(places: u32) -> Doorbells {
     Doorbells { first: NOTIFICATIONS, size: 4 * places, by: BY_PLACE }
 }
 

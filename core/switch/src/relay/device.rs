@@ -25,7 +25,7 @@ pub struct Device<const Q: usize, R = Layout> {
     /// How many bytes a packet of its driver has at most, that is no segment.
     pub longest: u32,
     pub(super) receive: [Option<Queue<R>>; Q],
-    pub(super) patience: Patience,
+    pub(super) patience: [Patience; Q],
     /// By which of its pairs flows go.
     pub(super) steering: Steering,
     /// Queues that have received something and were not asked whether they want an interrupt: a bit for each pair.
@@ -38,7 +38,7 @@ impl<const Q: usize, R> Device<Q, R> {
     /// A device whose queues are yet to come.
     pub const fn new(control: Control, accepts: Accepts, longest: u32) -> Self {
         let receive = [const { None }; Q];
-        let (patience, steering) = (Patience::NEW, Steering::NEW);
+        let (patience, steering) = ([Patience::NEW; Q], Steering::NEW);
         Self { control, accepts, longest, receive, patience, steering, unasked: 0, owed: 0 }
     }
 
@@ -54,7 +54,9 @@ impl<const Q: usize, R> Device<Q, R> {
     /// One of its pairs has received something.
     #[inline(always)] // A few instructions.
     pub(super) fn delivered(&mut self, pair: usize, now: u64) {
-        self.patience.taken(now);
+        if let Some(patience) = self.patience.get_mut(pair) {
+            patience.taken(now);
+        }
         self.unasked |= 1 << pair;
     }
 

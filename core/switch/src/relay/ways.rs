@@ -342,7 +342,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                 self.switch.received(port, frame.length());
             }
             Ok(Delivery::Full) => {
-                let left = device.patience.left(now);
+                let left = device.patience.get_mut(pair).map_or(0, |patience| patience.left(now));
                 if left == 0 {
                     self.switch.count(port, |counters| counters.overrun += 1);
                 }

@@ -62,6 +62,9 @@ pub struct Kind {
     pub class: u32,
     /// Whether it has INTA, for drivers that do not use MSI-X.
     pub interrupt_pin: bool,
+    /// In how many places drivers notify queues at most. With more queues, those whose numbers have the same remainder share one, and what is written
+    /// there says which it is (section 4.1.5.2).
+    pub places: u16,
 }
 
 impl Kind {
@@ -85,7 +88,7 @@ impl Kind {
                 Region::Common => super::common::LENGTH as u32,
                 Region::Isr => 4,
                 Region::Config => config,
-                Region::Notify => NOTIFY_MULTIPLIER * u32::from(queues.min(super::common::PLACES)),
+                Region::Notify => NOTIFY_MULTIPLIER * u32::from(queues.min(self.places)),
             };
             if length > REGION {
                 return Err(Unfit::BarSize(length.into()));

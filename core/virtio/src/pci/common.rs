@@ -3,22 +3,19 @@
 
 use crate::registers::{Effect, NO_VECTOR, Part, Registers};
 
-/// In how many places drivers notify queues at most. With more queues, those whose numbers have the same remainder share one, and what is written there says which
-/// it is (section 4.1.5.2).
-pub const PLACES: u16 = 4;
 /// How many bytes it has.
 pub(super) const LENGTH: usize = 0x3c;
 
-/// Reads `size` bytes at any offset: none of its fields changes by being read.
-pub(super) fn read<const Q: usize>(registers: &Registers<Q>, offset: u64, size: u8) -> u64 {
+/// Reads `size` bytes at any offset: none of its fields changes by being read. The driver notifies queues in so many `places`.
+pub(super) fn read<const Q: usize>(registers: &Registers<Q>, places: u16, offset: u64, size: u8) -> u64 {
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-    let bytes = image(registers);
+    let bytes = image(registers, places);
     let bytes = bytes.get(offset..).unwrap_or_default().iter().take(size.min(8).into());
     bytes.rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
 /// All fields as they are now.
-fn image<const Q: usize>(registers: &Registers<Q>) -> [u8; LENGTH] {
+fn image<const Q: usize>(registers: &Registers<Q>, places: u16) -> [u8; LENGTH] {
     let mut image = [0; LENGTH];
     let mut put = |at: usize, bytes: &[u8]| {
         if let Some(field) = image.get_mut(at..at + bytes.len()) {
@@ -38,7 +35,7 @@ fn image<const Q: usize>(registers: &Registers<Q>) -> [u8; LENGTH] {
     put(0x18, &queue.size().to_le_bytes());
     put(0x1a, &queue.vector().to_le_bytes());
     put(0x1c, &u16::from(queue.is_enabled()).to_le_bytes());
-    put(0x1e, &(registers.selected_queue() % PLACES).to_le_bytes());
+    put(0x1e, &(registers.selected_queue() % places.max(1)).to_le_bytes());
     for (at, part) in [(0x20, Part::Descriptors), (0x28, Part::Driver), (0x30, Part::Device)] {
         put(at, &queue.area(part).to_le_bytes());
     }

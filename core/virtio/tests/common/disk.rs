@@ -16,10 +16,10 @@ pub type Disk = pci::Device<2, 3, Block>;
 
 pub fn disk() -> Disk {
     let registers = Registers::new(OFFERED | Block::FLUSH | Block::CONFIG_WCE, &[], [256, 64]);
-    pci::Device::new(registers, Block { capacity: 0x1234_5678_9abc, ..Block::default() })
+    pci::Device::new(registers, Block { capacity: 0x1234_5678_9abc, ..Block::default() }, 8)
 }
 
 pub fn function() -> Function {
-    let kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: true };
+    let kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: true, places: 8 };
     kind.function(2, Block::LENGTH as u32, 3).unwrap()
 }
