@@ -26,7 +26,7 @@ fuzz_target!(|input: (u16, u16, [bool; 5], &str, &[u8])| {
     let gic = if v2 { GicVersion::V2 } else { GicVersion::V3 };
     let (vcpus, memory) = (usize::from(vcpus), u64::from(units) << 21);
     let platform =
-        Platform { machine, gic, vcpus, memory, bootargs, initrd: None, pmu, flash: 0, service, pci };
+        Platform { machine, gic, vcpus, memory, bootargs, initrd: None, pmu, flash: 0, service, pci, virtio: 0 };
     if let Ok(blob) = build(&platform) {
         let fdt = Fdt::new(&blob).expect("the generated tree is valid");
         assert_eq!(fdt.find_node("/cpus").expect("it has CPUs").children().count(), vcpus);

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use turnstile_balloon::{Balloons, Kind, PAGE, Pages};
-use turnstile_console::control::{PORTS, Port, Ports, State};
+use turnstile_console::control::{Name, PORTS, Port, Ports, State};
 use turnstile_console::data::{Output, Sink, input};
 use turnstile_rig::{Fuse, Ram, Ring};
 use turnstile_rng::{Source, serve};
@@ -48,7 +48,7 @@ fuzz_target!(|bytes: (u8, Vec<u8>, u64, Vec<u8>)| {
     let layout = Ring::new(&ram, Ram::BASE, 8, options).layout;
     ram.put(Ram::BASE, &memory[..memory.len().min(LENGTH as usize)]);
     ram.restless.set(seed);
-    let port = Port { is_console: true, name: "a port", size: (80, 25), is_open: true };
+    let port = Port { is_console: true, name: Name::new(b"a port"), size: (80, 25), is_open: true };
     let mut ports = Ports::new([Some(port); PORTS], State::default());
     let mut world = World(1000);
     let mut output = Output::default();
@@ -56,8 +56,8 @@ fuzz_target!(|bytes: (u8, Vec<u8>, u64, Vec<u8>)| {
     for step in steps.into_iter().take(64) {
         ram.fuse.mend();
         let result = match step % 8 {
-            0 => ports.listen(&mut queue, &ram).map(drop),
-            1 => ports.speak(&mut queue, &ram).map(drop),
+            0 => ports.listen(&mut queue, &ram, &mut ()).map(drop),
+            1 => ports.speak(&mut queue, &ram, &mut ()).map(drop),
             2 => output.serve(&mut queue, &ram, &mut world, 9).map(drop),
             3 => input(&mut queue, &ram, &[1; 100], |_, _| {}).map(drop),
             4 => serve(&mut queue, &ram, &mut world, 9).map(drop),

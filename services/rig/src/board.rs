@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use turnstile_pci::msix::Message;
 use turnstile_rig::{DOORBELL, ECAM, Fuse, Ram, WINDOW};
+use turnstile_service_rt::{BARS, Doorbells, Event};
 use turnstile_service_virtio::World;
 
 use crate::bars::{Bars, find};
@@ -46,6 +47,22 @@ impl Board {
             clock: Cell::new(0),
             tick: Cell::new(1000),
         }
+    }
+
+    /// Returns the event that a guest's load is, if something is there.
+    pub fn load(&self, address: u64, size: u64) -> Option<Event> {
+        let (device, offset) = self.find(address)?;
+        Some(Event::Read { device, offset, size })
+    }
+
+    /// Returns the event that a guest's store is, if something is there: a function with these doorbells, perhaps one of them.
+    pub fn store(&self, doorbells: Doorbells, address: u64, size: u64, value: u64) -> Option<Event> {
+        let (device, offset) = self.find(address)?;
+        let bell = doorbells.queue(offset, value).filter(|_| device == BARS + 4);
+        Some(match bell {
+            Some(queue) => Event::Doorbell { queues: 1 << queue, now: 0 },
+            None => Event::Write { device, offset, size, value },
+        })
     }
 
     /// Returns the device at an address, and the offset in it.

@@ -5,7 +5,7 @@ use turnstile_block::ram::{Image, RamDisk, Store};
 use turnstile_rig::{BlockDriver, Computer, Fuse, Ram};
 use turnstile_service_block::{Disk, QUEUES, VECTORS};
 use turnstile_service_rig::{Board, Kills};
-use turnstile_service_rt::{AGAIN, BARS, Event, Service};
+use turnstile_service_rt::{AGAIN, Event, Service};
 use turnstile_service_virtio::Virtio;
 
 use crate::Function;
@@ -118,17 +118,14 @@ impl Host {
 
 impl Computer for Host {
     fn read(&mut self, address: u64, size: u64) -> u64 {
-        let Some((device, offset)) = self.board.find(address) else { return u64::MAX >> (64 - 8 * size) };
-        self.event(Event::Read { device, offset, size })
+        let event = self.board.load(address, size);
+        event.map_or(u64::MAX >> (64 - 8 * size), |event| self.event(event))
     }
 
     fn write(&mut self, address: u64, size: u64, value: u64) {
-        let Some((device, offset)) = self.board.find(address) else { return };
-        let bell = Function::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4);
-        match bell {
-            Some(queue) => self.event(Event::Doorbell { queues: 1 << queue, now: 0 }),
-            None => self.event(Event::Write { device, offset, size, value }),
-        };
+        if let Some(event) = self.board.store(Function::DOORBELLS, address, size, value) {
+            self.event(event);
+        }
     }
 
     fn ram(&self) -> &Ram {
