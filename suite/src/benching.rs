@@ -59,6 +59,10 @@ const fn most_of_copy(isa: Isa) -> (f64, f64) {
     }
 }
 
+/// As many rows that are dearer than they may be are measured once more. QEMU's clock goes on by itself while all CPUs are idle, and beside other work it
+/// may do so at another moment: then CPUs that wait for each other meet in another order. A path that has become dearer is so twice.
+const MEASURED_AGAIN: usize = 3;
+
 /// Whether a row's operation makes no exit: its figure is all that it takes.
 fn is_without_exit(isa: Isa, name: &str) -> bool {
     rows::of(isa).iter().any(|row| row.name == name && row.counted == Counted::InAll)
@@ -112,7 +116,8 @@ fn within(layout: &Layout, qemu: &Qemu, rows: &[&str], statistics: bool, variant
     let platform = variant.platform;
     let isa = platform.isa();
     // Lines and pages have budgets without statistics.
-    let document = take(layout, qemu, &Selection { footprint: !statistics, ..selection(rows, variant)? })?;
+    let document =
+        take(layout, qemu, &Selection { footprint: !statistics, ..selection(rows, variant.clone())? })?;
     if let Some(figure) = document
         .rows
         .iter()
@@ -137,7 +142,23 @@ fn within(layout: &Layout, qemu: &Qemu, rows: &[&str], statistics: bool, variant
         return Err(Failure::failed(what));
     }
     copies(isa, &document)?;
-    budgets::check(layout, platform, statistics, &document)
+    held(layout, qemu, (statistics, variant), &document)
+}
+
+/// Compares rows with the budgets. As many rows as are [measured again](MEASURED_AGAIN) fail if they are dearer then, too.
+fn held(
+    layout: &Layout,
+    qemu: &Qemu,
+    (statistics, variant): (bool, Variant),
+    document: &Document,
+) -> Result<()> {
+    let platform = variant.platform;
+    let dearer = budgets::dearer(layout, platform, statistics, document)?;
+    if dearer.is_empty() || dearer.len() > MEASURED_AGAIN {
+        return budgets::check(layout, platform, statistics, document);
+    }
+    let again = Selection { footprint: !statistics, iterations: ITERATIONS, ..selection(&dearer, variant)? };
+    budgets::check(layout, platform, statistics, &take(layout, qemu, &again)?)
 }
 
 /// Checks what copies take.
@@ -187,8 +208,8 @@ pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
     Err(Failure::failed("two runs differ").details(shown))
 }
 
-fn selection(rows: &[&str], variant: Variant) -> Result<Selection> {
-    let rows: Vec<String> = rows.iter().map(|row| (*row).to_owned()).collect();
+fn selection(rows: &[impl AsRef<str>], variant: Variant) -> Result<Selection> {
+    let rows: Vec<String> = rows.iter().map(|row| row.as_ref().to_owned()).collect();
     let isa = variant.platform.isa();
     // All rows are taken as they were recorded. Some of them again are the same, however often.
     let iterations = if rows.is_empty() { ITERATIONS } else { FEWEST };

@@ -75,6 +75,11 @@ impl<'a> Player<'a> {
         self.ended
     }
 
+    /// Whether QEMU has ended before the firmware has started the hypervisor.
+    pub fn has_ended_in_firmware(&self) -> bool {
+        self.ended && is_of_firmware_alone(&self.record.text)
+    }
+
     /// Adds to the log where the CPUs are.
     pub fn log_places(&mut self) {
         self.machine.ask().iter().for_each(|line| self.log.line(line));
@@ -373,6 +378,11 @@ impl<'a> Player<'a> {
     }
 }
 
+/// Says whether skiboot has said what is said, and has not started its payload.
+fn is_of_firmware_alone(said: &str) -> bool {
+    said.contains("] OPAL v") && !said.contains("INIT: Starting kernel")
+}
+
 /// Finds `text` after the cursor and moves the cursor behind it.
 fn advance(said: &str, cursor: &mut usize, text: &str) -> bool {
     let rest = said.get(*cursor..).unwrap_or_default();
@@ -395,6 +405,15 @@ fn next<T>(happened: &[T], cursor: &mut usize, wanted: impl Fn(&T) -> bool) -> b
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn firmware_that_starts_nothing_is_told_from_the_hypervisor() {
+        let hangs = "[    0.016939597,5] OPAL v7.1 starting...\n[    0.140,7] HWPROBE: Pro";
+        assert!(is_of_firmware_alone(hangs));
+        let starts = format!("{hangs}\n[    0.380,5] INIT: Starting kernel at 0x20010000\n");
+        assert!(!is_of_firmware_alone(&starts), "what follows is the hypervisor's");
+        assert!(!is_of_firmware_alone("turnstile 0.1.0"), "no firmware that is known to hang");
+    }
 
     #[test]
     fn expectations_are_used_up_in_order() {

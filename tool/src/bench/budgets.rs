@@ -219,6 +219,21 @@ impl Budgets {
     }
 }
 
+/// Returns the rows that cost more on a platform than they may, or have no budget where they must.
+///
+/// # Errors
+/// When the budgets cannot be read.
+pub fn dearer(
+    layout: &Layout,
+    platform: &Platform,
+    statistics: bool,
+    document: &Document,
+) -> Result<Vec<String>> {
+    let figures: Vec<&Figure> = own(document, platform).collect();
+    let budgets = Budgets::load(layout, platform.isa(), &platform.budgeted(statistics))?;
+    Ok(budgets.check(platform, &figures).into_iter().map(|excess| excess.row).collect())
+}
+
 /// Fails if Turnstile's rows cost more on a platform than they may, and shows which instructions are new. Rows without budgets fail
 /// on the platform on which all is measured.
 pub fn check(layout: &Layout, platform: &Platform, statistics: bool, document: &Document) -> Result<()> {
