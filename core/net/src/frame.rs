@@ -9,7 +9,7 @@ use turnstile_virtio::device::{Chain, Place, Segments, Span};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::violation::Violation;
 
-use crate::packet::{FIRST, FRONT, HEAD, NEEDS_CHECKSUM, Packet, SHORT};
+use crate::packet::{FIRST, FRONT, HEAD, NEEDS_CHECKSUM, Packet, SHORT, SHORTEST};
 use crate::plain::Plain;
 use crate::settings::{Accepts, SENDS, TAKES};
 
@@ -97,7 +97,7 @@ impl<const N: usize> Frame<N> {
         self.segments.gather(memory, chain)?;
         (self.place, self.head_length, self.open, self.gso) = (Place::START, 0, None, None);
         let length = self.segments.readable_bytes().saturating_sub(NetworkHeader::LENGTH as u64);
-        if !(14..=u64::from(LONGEST_SEGMENT)).contains(&length) {
+        if !(SHORTEST as u64..=u64::from(LONGEST_SEGMENT)).contains(&length) {
             return Ok(Err(Malformed::Length));
         }
         self.length = length as u32;
@@ -129,8 +129,9 @@ impl<const N: usize> Frame<N> {
         let (place, _) = self.front.split_at_mut(SHORT);
         place.copy_from_slice(front);
         (self.place, self.head_length, self.open, self.gso) =
-            (Place::behind_first(SHORT as u32), FIRST, None, None);
-        (self.header, self.length) = (NetworkHeader::PLAIN, plain.length());
+            (Place::behind_first(SHORT as u32), FIRST, plain.open(), None);
+        self.header = front.first_chunk().map(NetworkHeader::from_bytes).unwrap_or_default();
+        self.length = plain.length();
     }
 
     /// Reads the header and the first bytes, [`FIRST`] if there are so many.
@@ -185,7 +186,7 @@ impl<const N: usize> Frame<N> {
         self.header = NetworkHeader { buffers: 1, flags: header.flags & NEEDS_CHECKSUM, ..header };
         let NetworkHeader { flags, gso_type, gso_size, checksum_start, checksum_offset, .. } = self.header;
         let (start, offset) = (usize::from(checksum_start), usize::from(checksum_offset));
-        let fits = start >= 14 && start + offset + 2 <= self.length as usize;
+        let fits = start >= SHORTEST && start + offset + 2 <= self.length as usize;
         if flags == 0 || !sender.checksum[SENDS] || !fits {
             return None;
         }

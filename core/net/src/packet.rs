@@ -6,6 +6,8 @@ use turnstile_virtio::device::{Place, Span};
 
 /// How many bytes of a packet are read at first: its addresses, its VLAN and its type, by which it is decided where it goes.
 pub const FIRST: usize = 20;
+/// An Ethernet header.
+pub(crate) const SHORTEST: usize = 14;
 /// Those with the header: a few words.
 pub(crate) const SHORT: usize = NetworkHeader::LENGTH + FIRST;
 /// How many are read at most: all headers of a TCP packet.

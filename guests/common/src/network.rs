@@ -3,12 +3,13 @@
 //!
 //! With `row=` it measures: it rings once for `packets=` packets of `bytes=` each, and then waits a while, in which the other one takes its interrupt and them.
 //! At the end that says how many have come. With `segments` it sends [segments](segment) instead. With `sleep` both send in turn, and sleep
-//! until the other one has sent. With `silence=` the other one alone sleeps, and that many microseconds pass between two operations. Without
+//! until the other one has sent. With `pairs` the devices have [two pairs](pairs) of queues. With `silence=` the other one alone sleeps, and that many microseconds pass between two operations. Without
 //! `row=` it is a test, which attacks the device, too.
 
 mod attacks;
 mod bare;
 mod driver;
+mod pairs;
 mod segment;
 
 use core::cell::RefCell;
@@ -116,6 +117,12 @@ impl<'a> Sender<'a> {
         let hello = bare::wait_for(&mut device, HELLO)?;
         let bytes = options::number("bytes", SHORTEST);
         let packet = Packet { to: hello.from, from: device.mac, kind: DATA, number: 0, bytes };
+        if device.has_pairs() {
+            // The answer tells the device by which pair the other one wants what follows.
+            device.put(Packet { kind: MARK, ..packet })?;
+            device.send()?;
+            bare::wait_for(&mut device, COUNT)?;
+        }
         let (packets, segments) = (options::number("packets", 1), options::get("segments").is_some());
         let (device, sent) = (RefCell::new(device), RefCell::new(Ok(0)));
         Ok(Self {

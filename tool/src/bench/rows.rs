@@ -97,6 +97,8 @@ pub struct Row {
     pub peer: bool,
     /// Whether each of the two is on a network of its own, behind whose uplinks is one wire.
     pub wired: bool,
+    /// Whether the network devices have two pairs of queues, as those of VMs with several vCPUs do.
+    pub pairs: bool,
     /// The guest's disk, if it has one.
     pub disk: Option<Disk>,
     /// Whether the service has a CPU of its own.
@@ -181,6 +183,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         lines: "",
         peer: false,
         wired: false,
+        pairs: false,
         disk: None,
         own_cpu: false,
         memory: 16,
@@ -246,7 +249,11 @@ impl Row {
         }
         table.push_str(self.lines);
         if self.peer {
-            table.push_str(&format!("networks = [\"{network}\"]\n"));
+            let port = match self.pairs {
+                true => format!("{{ network = \"{network}\", queues = 2 }}"),
+                false => format!("\"{network}\""),
+            };
+            table.push_str(&format!("networks = [{port}]\n"));
         }
         if self.disk.is_some() {
             table.push_str("disks = [\"data\"]\n");

@@ -43,12 +43,21 @@ impl<const Q: usize, R> Device<Q, R> {
     }
 
     /// The pair that packets of a flow go to: of those that receive, the first one whose queue is enabled stands in for one whose is not.
-    #[cold]
+    #[inline] // On the path of every packet to one with several pairs.
     pub(super) fn pair(&self, flow: u64) -> usize {
-        let is_enabled = |pair: &usize| self.receive.get(*pair).is_some_and(Option::is_some);
         let pair = self.steering.pair(flow, self.control.pairs);
-        let instead = || (0..usize::from(self.control.pairs).min(Q)).find(is_enabled);
-        Some(pair).filter(is_enabled).or_else(instead).unwrap_or(0)
+        if self.is_enabled(pair) { pair } else { self.first_pair() }
+    }
+
+    #[inline] // As above.
+    fn is_enabled(&self, pair: usize) -> bool {
+        self.receive.get(pair).is_some_and(Option::is_some)
+    }
+
+    #[cold]
+    fn first_pair(&self) -> usize {
+        let mut pairs = 0..usize::from(self.control.pairs).min(Q);
+        pairs.find(|pair| self.is_enabled(*pair)).unwrap_or(0)
     }
 
     /// One of its pairs has received something.

@@ -4,14 +4,16 @@
 use turnstile_net::frame::Frame;
 use turnstile_net::plain::{ENDS, Plain};
 use turnstile_net::receive::{Broken, Delivery, Room};
+use turnstile_net::settings::{SENDS, TAKES};
 use turnstile_net::software;
 use turnstile_net::transfer::Transfer;
 use turnstile_virtio::device::{Chain, One, Queue};
+use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 use super::device::{Device, RECEIVED_BUFFERS};
-use crate::flow::flow;
+use crate::flow::{HEAD, flow};
 use crate::port::Counters;
 use crate::switch::{Switch, Verdict};
 
@@ -51,6 +53,8 @@ pub(super) struct Ways<const P: usize, const Q: usize, const SETS: usize, R> {
     pub(super) switch: Switch<P, SETS>,
     pub(super) devices: [Option<Device<Q, R>>; P],
     frame: Frame<SENT_BUFFERS>,
+    /// The frame's flow, as soon as somebody has asked for it.
+    flow: Option<u64>,
     room: Room<RECEIVED_BUFFERS>,
     /// Ports that have something to ask or to tell.
     pub(super) touched: u64,
@@ -67,6 +71,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
             switch: Switch::new(),
             devices: [const { None }; P],
             frame: Frame::new(),
+            flow: None,
             room: Room::new(),
             touched: 0,
             broken: 0,
@@ -74,7 +79,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         }
     }
 
-    /// Sends packets. Returns whether the sender wants an interrupt, too. Of who has `SEVERAL` pairs each packet's flow is noted, so none is plain.
+    /// Sends packets. Returns whether the sender wants an interrupt, too. Of who has `SEVERAL` pairs each packet's flow is noted.
     #[inline(always)] // One caller of each kind.
     pub(super) fn drain<M: Transfer, const SEVERAL: bool>(
         &mut self,
@@ -90,7 +95,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         let Some(device) = self.devices.get(port).and_then(Option::as_ref) else {
             return Ok((Rest::Idle, false));
         };
-        let longest = device.longest;
+        let (longest, checksum) = (device.longest, device.accepts.checksum[SENDS]);
         let (mut left, mut interrupt, mut last) = (most, false, None);
         self.cost = 0;
         queue.suppress(memory)?;
@@ -100,21 +105,40 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     break Rest::Spent;
                 };
                 left = fewer;
-                let (plain, token) = match queue.pop_one(memory)? {
-                    Some(One::Buffer(token, _)) if SEVERAL => (None, token),
-                    Some(One::Buffer(token, buffer)) => (Plain::read(memory, buffer, longest)?, token),
-                    Some(One::Not(token)) => (None, token),
+                let (plain, token, buffer) = match queue.pop_one(memory)? {
+                    Some(One::Buffer(token, buffer)) => {
+                        (Plain::read::<M, SEVERAL>(memory, buffer, longest)?, token, Some(buffer))
+                    }
+                    Some(One::Not(token)) => (None, token, None),
                     None => break Rest::Idle,
                 };
-                let (rest, token) = match plain {
+                let (rest, token) = match plain.filter(|plain| !SEVERAL || checksum || !plain.is_open()) {
                     Some(plain) => {
-                        (self.forward_plain(memories, memory, (port, &mut last), &plain, now)?, token)
+                        let flow =
+                            if SEVERAL { Some(self.note_plain(memory, (port, pair), &plain)?) } else { None };
+                        let from = (port, &mut last);
+                        let rest =
+                            self.forward_plain::<M, SEVERAL>(memories, memory, from, (&plain, flow), now)?;
+                        (rest, token)
                     }
                     None => {
                         last = None;
-                        let mut chain = queue.chain(token);
-                        let from = (port, SEVERAL.then_some(pair));
-                        (self.forward_any(memories, memory, from, &mut chain, now)?, chain.finish())
+                        let open = buffer.filter(|_| !SEVERAL && checksum);
+                        let forwarded = match open {
+                            Some(buffer) => {
+                                self.forward_open(memories, memory, port, (buffer, longest), now)?
+                            }
+                            None => None,
+                        };
+                        match forwarded {
+                            Some(rest) => (rest, token),
+                            None => {
+                                let mut chain = queue.chain(token);
+                                let from = (port, SEVERAL.then_some(pair));
+                                let rest = self.forward_any(memories, memory, from, &mut chain, now)?;
+                                (rest, chain.finish())
+                            }
+                        }
                     }
                 };
                 if let Some(rest) = rest {
@@ -130,14 +154,15 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         }
     }
 
-    /// Brings a packet to where it goes. Returns why it must wait, if it must: then nobody has it. An error is the sender's.
+    /// Brings a packet to where it goes, whose flow is known if its sender has several pairs. Returns why it must wait, if it must: then nobody has it. An
+    /// error is the sender's.
     #[inline(always)] // On the path of every packet.
-    fn forward_plain<M: Transfer>(
+    fn forward_plain<M: Transfer, const OPEN: bool>(
         &mut self,
         memories: &[M; P],
         memory: &M,
         (port, last): (usize, &mut Option<Last>),
-        plain: &Plain,
+        (plain, flow): (&Plain, Option<u64>),
         now: u64,
     ) -> Result<Option<Rest>, Violation>
     where
@@ -153,27 +178,35 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                 }
                 verdict => {
                     *last = None;
-                    self.frame.set(plain);
+                    self.set_frame(*plain, flow);
                     return self.follow(verdict, memories, memory, port, now);
                 }
             },
         };
-        if self.hand_over(memories, memory, to, plain, now)? {
+        if self.hand_over::<M, OPEN>(memories, memory, to, (plain, flow), now)? {
             self.switch.sent(port, plain.length(), now);
             return Ok(None);
         }
-        self.frame.set(plain);
+        self.set_frame(*plain, flow);
         self.follow(Verdict::To(1 << to), memories, memory, port, now)
+    }
+
+    /// The packet becomes the frame. By value, as below: what most packets need of it stays in registers.
+    #[cold]
+    #[inline(never)] // As above.
+    fn set_frame(&mut self, plain: Plain, flow: Option<u64>) {
+        self.frame.set(&plain);
+        self.flow = flow;
     }
 
     /// Brings a packet to a port whose driver takes it as it is, into one buffer. False if that is not so: then nothing has happened.
     #[inline(always)] // On the path of every packet.
-    fn hand_over<M: Transfer>(
+    fn hand_over<M: Transfer, const OPEN: bool>(
         &mut self,
         memories: &[M; P],
         from: &M,
         port: usize,
-        plain: &Plain,
+        (plain, flow): (&Plain, Option<u64>),
         now: u64,
     ) -> Result<bool, Violation>
     where
@@ -181,22 +214,82 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
     {
         let device = self.devices.get_mut(port).and_then(Option::as_mut);
         let (Some(device), Some(memory)) = (device, memories.get(port)) else { return Ok(false) };
-        if device.control.pairs > 1 || !device.control.wants(plain.head()) {
+        if !device.control.wants(plain.head()) {
             return Ok(false);
         }
-        let Some(queue) = device.receive.first_mut().and_then(Option::as_mut) else { return Ok(false) };
+        if OPEN && plain.is_open() && !device.accepts.checksum[TAKES] {
+            return Ok(false);
+        }
+        let pair = match (device.control.pairs, flow) {
+            (0 | 1, _) => 0,
+            (_, Some(flow)) => device.pair(flow),
+            (_, None) => return self.hand_over_to_one(memories, from, port, *plain, now),
+        };
+        let Some(queue) = device.receive.get_mut(pair).and_then(Option::as_mut) else { return Ok(false) };
         match plain.deliver((queue, memory), from) {
             Ok(false) => return Ok(false),
             Ok(true) => {
                 self.cost += u64::from(plain.length()) + DESCRIPTOR;
                 self.touched |= 1 << port;
-                device.delivered(0, now);
+                device.delivered(pair, now);
                 self.switch.received(port, plain.length());
             }
             Err(Broken::Sender(violation)) => return Err(violation),
             Err(Broken::Receiver(_)) => self.put_out(port),
         }
         Ok(true)
+    }
+
+    /// Brings a packet whose checksum is open to where it goes, of a driver with one pair that may leave it so. Returns nothing if it is no plain one; else as
+    /// [`Self::forward_plain`].
+    #[inline(never)] // What those need that have none stays in registers.
+    fn forward_open<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        memory: &M,
+        port: usize,
+        (buffer, longest): (Buffer, u32),
+        now: u64,
+    ) -> Result<Option<Option<Rest>>, Violation>
+    where
+        R: Rings<M>,
+    {
+        let Some(plain) = Plain::read::<M, true>(memory, buffer, longest)? else { return Ok(None) };
+        let mut last = None;
+        self.forward_plain::<M, true>(memories, memory, (port, &mut last), (&plain, None), now).map(Some)
+    }
+
+    /// The same from a driver with one pair to one with several, where the packet's flow is to be known.
+    #[cold]
+    #[inline(never)] // The way from one pair to another one needs no more registers.
+    fn hand_over_to_one<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        from: &M,
+        port: usize,
+        plain: Plain,
+        now: u64,
+    ) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
+        let flow = flow_of(from, &plain)?;
+        self.hand_over::<M, true>(memories, from, port, (&plain, Some(flow)), now)
+    }
+
+    /// The packet's flow is one that its sender has sent by a pair.
+    #[inline(always)] // On the path of every packet of a driver with several pairs.
+    fn note_plain<M: Transfer>(
+        &mut self,
+        memory: &M,
+        (port, pair): (usize, usize),
+        plain: &Plain,
+    ) -> Result<u64, Violation> {
+        let flow = flow_of(memory, plain)?;
+        if let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) {
+            device.steering.sent(flow, pair);
+        }
+        Ok(flow)
     }
 
     /// Brings any packet to where it goes.
@@ -218,6 +311,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
             self.switch.count(port, |counters| counters.malformed += 1);
             return Ok(None);
         }
+        self.flow = None;
         if let Some(pair) = pair {
             self.note(memory, (port, pair))?;
         }
@@ -225,11 +319,22 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         self.follow(verdict, memories, memory, port, now)
     }
 
+    /// The frame's flow.
+    fn frame_flow<M: Transfer>(&mut self, from: &M) -> Result<u64, Violation> {
+        if let Some(flow) = self.flow {
+            return Ok(flow);
+        }
+        self.frame.extend(from)?;
+        let flow = flow(self.frame.head());
+        self.flow = Some(flow);
+        Ok(flow)
+    }
+
     /// The frame's flow is one that its sender has sent by a pair.
     #[cold]
+    #[inline(never)] // One pair goes without.
     fn note<M: Transfer>(&mut self, memory: &M, (port, pair): (usize, usize)) -> Result<(), Violation> {
-        self.frame.extend(memory)?;
-        let flow = flow(self.frame.head());
+        let flow = self.frame_flow(memory)?;
         self.devices.get_mut(port).into_iter().flatten().for_each(|device| device.steering.sent(flow, pair));
         Ok(())
     }
@@ -306,9 +411,9 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
     where
         R: Rings<M>,
     {
-        self.frame.extend(from)?;
+        let flow = self.frame_flow(from)?;
         let Some(device) = self.devices.get(port).and_then(Option::as_ref) else { return Ok(0) };
-        let pair = device.pair(flow(self.frame.head()));
+        let pair = device.pair(flow);
         self.bring((port, pair), memory, from, now)
     }
 
@@ -362,4 +467,15 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         self.broken |= 1 << port;
         self.devices.iter_mut().skip(port).take(1).for_each(|device| *device = None);
     }
+}
+
+/// The flow of a packet.
+#[inline(always)] // On the path of every packet of a driver with several pairs.
+fn flow_of<M: Transfer>(memory: &M, plain: &Plain) -> Result<u64, Violation> {
+    let mut head = [0; HEAD];
+    let length = plain.longer_head(memory, &mut head)?;
+    Ok(match length {
+        HEAD => flow(&head),
+        _ => flow(head.get(..length).unwrap_or_default()),
+    })
 }

@@ -7,8 +7,9 @@ use turnstile_virtio::driver::Used;
 use turnstile_virtio::features::Features;
 use turnstile_virtio::ring::{Buffer, Options};
 
+use super::pairs;
 use super::segment::{self, Came, IPV4};
-use crate::virtio::ring::{self, Wrong};
+use crate::virtio::ring::{self, Ram, Wrong};
 use crate::virtio::{Function, NO_VECTOR, PATIENCE};
 use crate::{clock, options};
 
@@ -32,9 +33,9 @@ const SEND: u16 = 1;
 const BUFFERS: u64 = 0x1_0000;
 const ROOM: u64 = 0x3_8000;
 /// Bytes of a buffer: Linux takes those of 1536 bytes for packets of the usual size.
-const BUFFER: u64 = 1536;
-/// Where the payload of a segment that is sent is: there is one at a time.
-const PAYLOAD: u64 = BUFFERS + 2 * ROOM;
+pub const BUFFER: u64 = 1536;
+/// Where the payload of a segment that is sent is: there is one at a time. With two pairs of queues nobody sends segments.
+pub const PAYLOAD: u64 = BUFFERS + 2 * ROOM;
 /// Bytes of a header.
 const HEADER: u64 = NetworkHeader::LENGTH as u64;
 /// Where it says how many buffers a packet takes.
@@ -72,18 +73,19 @@ pub const FEATURES: Features = Features::VERSION_1
     .union(Network::GUEST_ANNOUNCE);
 
 /// Where a buffer of a queue is, of which each has so many bytes.
-fn buffer(ring: &Ring<'_>, index: u16, bytes: u64) -> u64 {
-    ring.ram.0.memory + BUFFERS + ROOM * u64::from(ring.number) + bytes * u64::from(index)
+pub fn buffer(ring: &Ring<'_>, index: u16, bytes: u64) -> u64 {
+    let first = if ring.number == pairs::RECEIVE { PAYLOAD } else { BUFFERS + ROOM * u64::from(ring.number) };
+    ring.ram.0.memory + first + bytes * u64::from(index)
 }
 
 /// Offers so many bytes of memory. Returns the descriptor.
-fn offer(ring: &mut Ring<'_>, address: u64, length: u64) -> Result<u16, Wrong> {
-    let writable = ring.number == RECEIVE;
+pub fn offer(ring: &mut Ring<'_>, address: u64, length: u64) -> Result<u16, Wrong> {
+    let writable = ring.number.is_multiple_of(2);
     let buffer = Buffer { address, length: length as u32, writable };
     ring.queue.add(&ring.ram, &[buffer]).map_err(|_| "no descriptor is free")
 }
 
-type Ring<'a> = ring::Ring<'a, { SIZE as usize }>;
+pub type Ring<'a> = ring::Ring<'a, { SIZE as usize }>;
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,8 @@ pub struct Device<'a> {
     pub mac: u64,
     receive: Ring<'a>,
     send: Ring<'a>,
+    /// The second queue that receives, if there are two pairs. All is sent by the first pair.
+    also: Option<Ring<'a>>,
     /// Bytes of the buffers for what is received.
     room: u64,
     /// Whether the CPU sleeps until something comes, however long that takes.
@@ -122,7 +126,13 @@ impl<'a> Device<'a> {
         if !function.reset() {
             return None;
         }
-        let options = Options::from(Features::from_bits_retain(function.agree(FEATURES.bits())?));
+        let has_pairs = options::get("pairs").is_some();
+        let features = if has_pairs { FEATURES | Network::MQ } else { FEATURES };
+        let agreed = Features::from_bits_retain(function.agree(features.bits())?);
+        if has_pairs && !agreed.contains(Network::MQ) {
+            return None;
+        }
+        let options = Options::from(agreed);
         let mac = function.config(0, 4) | function.config(4, 2) << 32;
         let mut receive = Ring::new(function, RECEIVE, 0, options)?;
         let send = Ring::new(function, SEND, NO_VECTOR, options)?;
@@ -131,10 +141,23 @@ impl<'a> Device<'a> {
             let address = buffer(&receive, index, room);
             offer(&mut receive, address, room).ok()?;
         }
+        let pairs = if has_pairs { Some(pairs::enable(function, options)?) } else { None };
         let (sleeps, interrupts) = (options::get("sleep").is_some(), (function.machine.interrupts)());
-        let mut device = Self { mac, receive, send, room, sleeps, next: 0, interrupts };
-        let ready = function.ready() && device.receive.show().is_ok();
-        ready.then_some(device)
+        let ready = function.ready() && receive.show().is_ok();
+        let also = match pairs {
+            Some((mut also, commands)) if ready => {
+                pairs::use_both(commands)?;
+                also.show().ok()?;
+                Some(also)
+            }
+            _ => None,
+        };
+        ready.then_some(Self { mac, receive, send, also, room, sleeps, next: 0, interrupts })
+    }
+
+    /// Whether it has two pairs of queues.
+    pub const fn has_pairs(&self) -> bool {
+        self.also.is_some()
     }
 
     /// Puts a packet into the ring; waits for room if it is full.
@@ -192,7 +215,8 @@ impl<'a> Device<'a> {
             if let Some(packet) = self.take()? {
                 return Ok(Some(packet));
             }
-            if self.receive.arm()? {
+            let has_come = self.receive.arm()?;
+            if self.also.as_mut().map_or(Ok(false), |also| also.arm())? || has_come {
                 continue;
             }
             let (count, sleep) = (self.receive.ram.0.interrupts, self.receive.ram.0.sleep);
@@ -207,22 +231,25 @@ impl<'a> Device<'a> {
     }
 
     fn take(&mut self) -> Result<Option<Packet>, Wrong> {
-        let Some(Used { id: index, written }) = self.receive.take()? else { return Ok(None) };
+        let Some(Used { id: index, written }) = self.receive.take()? else { return self.take_also() };
         let address = buffer(&self.receive, index, self.room);
         let (at, read) = (address + HEADER, self.receive.ram.0.read);
         if read(at + 12, 2) as u16 == IPV4.to_be() {
             return self.take_segment(index, written.into()).map(Some);
         }
-        let first = read(at, 8);
-        let packet = Packet {
-            to: first & ADDRESS,
-            from: first >> 48 | read(at + 8, 4) << 16,
-            kind: read(at + 14, 2) as u16,
-            number: read(at + 16, 8),
-            bytes: u64::from(written).saturating_sub(HEADER),
-        };
-        self.offer_again(index)?;
+        let packet = packet(&self.receive.ram, address, written);
+        offer_again(&mut self.receive, index, self.room)?;
         self.receive.show()?;
+        Ok(Some(packet))
+    }
+
+    /// Takes what has come by the second pair, if there is one.
+    fn take_also(&mut self) -> Result<Option<Packet>, Wrong> {
+        let Some(also) = &mut self.also else { return Ok(None) };
+        let Some(Used { id: index, written }) = also.take()? else { return Ok(None) };
+        let packet = packet(&also.ram, buffer(also, index, BUFFER), written);
+        offer_again(also, index, BUFFER)?;
+        also.show()?;
         Ok(Some(packet))
     }
 
@@ -234,11 +261,11 @@ impl<'a> Device<'a> {
         let mut came = Came::default();
         came.add(first, written)?;
         // None of them is shown before all are read.
-        self.offer_again(index)?;
+        offer_again(&mut self.receive, index, self.room)?;
         for _ in 1..read(first + COUNT_AT, 2) {
             let Used { id: index, written } = self.receive.take()?.ok_or("a segment is not whole")?;
             came.add(buffer(&self.receive, index, self.room), written.into())?;
-            self.offer_again(index)?;
+            offer_again(&mut self.receive, index, self.room)?;
         }
         let number = u32::from_be(read(first + segment::SEQUENCE, 4) as u32).into();
         let (to, from) = (read(at, 8) & ADDRESS, read(at + 6, 8) & ADDRESS);
@@ -246,14 +273,27 @@ impl<'a> Device<'a> {
         self.receive.show()?;
         Ok(Packet { to, from, kind: DATA, number, bytes: came.bytes - HEADER })
     }
+}
 
-    /// Offers a buffer for what is received again, by the descriptor that it had.
-    fn offer_again(&mut self, index: u16) -> Result<(), Wrong> {
-        let address = buffer(&self.receive, index, self.room);
-        // What was taken last is free first.
-        match offer(&mut self.receive, address, self.room)? {
-            same if same == index => Ok(()),
-            _ => Err("another descriptor was free"),
-        }
+/// Reads a packet that has come, and took so many bytes of its buffer.
+fn packet(ram: &Ram<'_>, address: u64, written: u32) -> Packet {
+    let (at, read) = (address + HEADER, ram.0.read);
+    let first = read(at, 8);
+    Packet {
+        to: first & ADDRESS,
+        from: first >> 48 | read(at + 8, 4) << 16,
+        kind: read(at + 14, 2) as u16,
+        number: read(at + 16, 8),
+        bytes: u64::from(written).saturating_sub(HEADER),
+    }
+}
+
+/// Offers a buffer for what is received again, by the descriptor that it had.
+fn offer_again(ring: &mut Ring<'_>, index: u16, room: u64) -> Result<(), Wrong> {
+    let address = buffer(ring, index, room);
+    // What was taken last is free first.
+    match offer(ring, address, room)? {
+        same if same == index => Ok(()),
+        _ => Err("another descriptor was free"),
     }
 }

@@ -4,7 +4,7 @@
 use super::{BOOT, Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 48] = [
+pub const ROWS: [Row; 49] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -15,6 +15,10 @@ pub const ROWS: [Row; 48] = [
     doorbell("doorbell-busy", "the same: another CPU is in the service", 2),
     Row { own_cpu: true, ..doorbell("service-cpu", "the same: the service has a CPU of its own", 1) },
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
+    Row {
+        pairs: true,
+        ..packet("packet-pairs", "the same by devices with two pairs of queues", "bytes=64 pairs")
+    },
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     packet("segment", "64 KiB of TCP to another VM, both CPUs", "segments"),

@@ -5,7 +5,7 @@ use super::{Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 33] = [
+pub const ROWS: [Row; 34] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -22,6 +22,10 @@ pub const ROWS: [Row; 33] = [
         ..ringing(power("service-cpu", "the same: the service has a CPU of its own", 1))
     },
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
+    Row {
+        pairs: true,
+        ..packet("packet-pairs", "the same by devices with two pairs of queues", "bytes=64 pairs")
+    },
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     packet("segment", "64 KiB of TCP to another VM, both CPUs", "segments"),

@@ -5,7 +5,7 @@ use super::{BOOT, Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping,
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 40] = [
+pub const ROWS: [Row; 41] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -20,6 +20,10 @@ pub const ROWS: [Row; 40] = [
         ..ringing(pc("service-cpu", "the same: the service has a CPU of its own", 1))
     },
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
+    Row {
+        pairs: true,
+        ..packet("packet-pairs", "the same by devices with two pairs of queues", "bytes=64 pairs")
+    },
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     packet("segment", "64 KiB of TCP to another VM, both CPUs", "segments"),

@@ -170,6 +170,7 @@ mod tests {
             assert!(!has(Subject::Turnstile, row) && !has(Subject::Kvm61Vhe, row), "{name}");
         }
         assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "packet-1cpu")), "each vCPU has a CPU of its own");
+        assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "packet-pairs")), "a tap has one pair of queues");
         assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "drive-read")));
         assert!(!has(Subject::KvmSvm, row(Isa::X86_64, "disk-write")));
         assert!(!has(Subject::KvmSvm, row(Isa::X86_64, "packet")));

@@ -155,8 +155,8 @@ fn service(isa: Isa, row: &str) -> Option<&'static str> {
         "io-user" if isa == Isa::Arm64 => Some("uart-16550"),
         "io-user" => Some("uart"),
         "doorbell" | "doorbell-busy" | "service-cpu" => Some("doorbell"),
-        "packet" | "packet-1500" | "packet-batch" | "packet-sleeping" | "packet-uplink" | "packet-1cpu"
-        | "segment" => Some("switch"),
+        "packet" | "packet-pairs" | "packet-1500" | "packet-batch" | "packet-sleeping" | "packet-uplink"
+        | "packet-1cpu" | "segment" => Some("switch"),
         "disk-read" | "disk-write" | "disk-batch" => Some("disk"),
         "drive-read" | "drive-write" | "drive-batch" => Some("drive"),
         _ => None,
