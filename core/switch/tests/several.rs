@@ -5,6 +5,7 @@ mod common;
 
 use common::{Net, OPTIONS, VMS, Vm, attach, mac, memories, run};
 use turnstile_rig::{Fuse, Guest, Ram, Random, Request};
+use turnstile_switch::flow::flow;
 use turnstile_switch::relay::Rest;
 use turnstile_virtio::config::NetworkHeader;
 
@@ -169,4 +170,21 @@ fn a_flow_keeps_to_its_pair() {
         }
     }
     run(&mut net, &memories, 0);
+}
+
+/// Only the first fragment of a datagram has its ports: all of them go by addresses. So does what has options, or is no TCP or UDP.
+#[test]
+fn flows_have_ports_where_all_their_packets_do() {
+    let changed = |place: usize, byte: u8, ports: [u8; 2]| {
+        let mut bytes = datagram(0, 1, ports, 22);
+        bytes[place] = byte;
+        flow(&bytes)
+    };
+    let has_ports = |place, byte| changed(place, byte, [1, 2]) != changed(place, byte, [3, 4]);
+    assert!(has_ports(20, 0x40), "it may not be cut");
+    for (place, byte) in [(20, 0x20), (20, 0x01), (21, 1), (14, 0x46), (23, 1)] {
+        assert!(!has_ports(place, byte), "{byte:#x} at {place}");
+    }
+    assert_ne!(flow(&datagram(0, 1, [1, 2], 22)), flow(&datagram(0, 2, [1, 2], 22)));
+    assert_eq!(flow(&datagram(0, 1, [1, 2], 22)), flow(&datagram(1, 0, [2, 1], 22)));
 }
