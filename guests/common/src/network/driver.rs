@@ -46,6 +46,8 @@ pub const ADDRESS: u64 = (1 << 48) - 1;
 pub const SHORTEST: u64 = 64;
 /// A type of packets that everybody may use: the first for local experiments.
 const TYPE: u16 = 0x88b5;
+/// Where in a packet it is said what it is.
+const SAID: u64 = 14;
 /// How long nothing may come, in microseconds.
 pub const SILENCE: u64 = 10 * PATIENCE;
 
@@ -168,9 +170,16 @@ impl<'a> Device<'a> {
         let (at, write) = (address + HEADER, self.send.ram.0.write);
         write(at, 8, to | from << 48);
         write(at + 8, 4, from >> 16);
-        write(at + 12, 2, TYPE.to_be().into());
-        write(at + 14, 2, kind.into());
-        write(at + 16, 8, number);
+        let said = at
+            + match &self.also {
+                Some(_) => pairs::begin(&self.send.ram, address),
+                None => {
+                    write(at + 12, 2, TYPE.to_be().into());
+                    SAID
+                }
+            };
+        write(said, 2, kind.into());
+        write(said + 2, 8, number);
         offer(&mut self.send, address, HEADER + bytes)?;
         self.next = (self.next + 1) % SIZE;
         Ok(())
@@ -234,10 +243,12 @@ impl<'a> Device<'a> {
         let Some(Used { id: index, written }) = self.receive.take()? else { return self.take_also() };
         let address = buffer(&self.receive, index, self.room);
         let (at, read) = (address + HEADER, self.receive.ram.0.read);
-        if read(at + 12, 2) as u16 == IPV4.to_be() {
+        let is_ip = read(at + 12, 2) as u16 == IPV4.to_be();
+        if is_ip && self.also.is_none() {
             return self.take_segment(index, written.into()).map(Some);
         }
-        let packet = packet(&self.receive.ram, address, written);
+        let said = if is_ip { pairs::SAID } else { SAID };
+        let packet = packet(&self.receive.ram, (address, said), written);
         offer_again(&mut self.receive, index, self.room)?;
         self.receive.show()?;
         Ok(Some(packet))
@@ -247,7 +258,7 @@ impl<'a> Device<'a> {
     fn take_also(&mut self) -> Result<Option<Packet>, Wrong> {
         let Some(also) = &mut self.also else { return Ok(None) };
         let Some(Used { id: index, written }) = also.take()? else { return Ok(None) };
-        let packet = packet(&also.ram, buffer(also, index, BUFFER), written);
+        let packet = packet(&also.ram, (buffer(also, index, BUFFER), pairs::SAID), written);
         offer_again(also, index, BUFFER)?;
         also.show()?;
         Ok(Some(packet))
@@ -275,15 +286,15 @@ impl<'a> Device<'a> {
     }
 }
 
-/// Reads a packet that has come, and took so many bytes of its buffer.
-fn packet(ram: &Ram<'_>, address: u64, written: u32) -> Packet {
+/// Reads a packet that has come, says so many bytes behind its beginning what it is, and took so many bytes of its buffer.
+fn packet(ram: &Ram<'_>, (address, said): (u64, u64), written: u32) -> Packet {
     let (at, read) = (address + HEADER, ram.0.read);
     let first = read(at, 8);
     Packet {
         to: first & ADDRESS,
         from: first >> 48 | read(at + 8, 4) << 16,
-        kind: read(at + 14, 2) as u16,
-        number: read(at + 16, 8),
+        kind: read(at + said, 2) as u16,
+        number: read(at + said + 2, 8),
         bytes: u64::from(written).saturating_sub(HEADER),
     }
 }

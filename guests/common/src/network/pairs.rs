@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A second pair of queues of a network device (virtio 1.2, section 5.1.6.5.5), as Linux has one for each vCPU. All is sent by the first pair, so what is
-//! received comes by that, too, as soon as the device knows it.
+//! received comes by that, too, as soon as the device knows it. Packets are datagrams then, whose checksums are open, as those of Linux are.
 
+use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::ring::{Buffer, Options};
 
 use super::driver::{BUFFER, PAYLOAD, Ring, buffer, offer};
 use crate::clock;
-use crate::virtio::ring;
+use crate::virtio::ring::{self, Ram};
 use crate::virtio::{Function, NO_VECTOR, PATIENCE};
 
 /// Its queues, and that for commands, which is behind both pairs.
@@ -24,10 +25,29 @@ const SET_PAIRS: u64 = 4 | 2 << 16;
 const OK: u64 = 0;
 const NOT_ANSWERED: u64 = 0xff;
 
+/// The header of a packet whose checksum, of UDP over IPv4, is open: the flag and where it begins, and where it is stored.
+const OPEN: [u64; 2] = [1 | 34 << 48, 6];
+/// What follows the addresses of Ethernet: IPv4, from 10.0.0.1 to 10.0.0.2 in both directions, and UDP, as numbers whose lowest bytes come first.
+const DATAGRAM: [u64; 4] = [0x320000450008, 0xa000011400000, 0x400200000a0100, 0x1e000040];
+/// Where in a datagram it is said what it is.
+pub const SAID: u64 = 42;
+
 const _: () = assert!(ANSWER < 0x9_0000, "it is in memory");
 
 /// The queue of commands, of which there is one at a time.
 type Commands<'a> = ring::Ring<'a, 16>;
+
+/// Writes the header of a packet and what follows its addresses. Returns where it is to say what it is.
+pub fn begin(ram: &Ram<'_>, address: u64) -> u64 {
+    let (write, [first, second]) = (ram.0.write, OPEN);
+    write(address, 8, first);
+    write(address + 8, 4, second);
+    let at = address + NetworkHeader::LENGTH as u64 + 12;
+    for (place, word) in (at..).step_by(8).zip(DATAGRAM) {
+        write(place, 8, word);
+    }
+    SAID
+}
 
 /// Enables the queues. Returns the one that receives, with its buffers, and the one for commands.
 pub fn enable<'a>(function: &Function<'a>, options: Options) -> Option<(Ring<'a>, Commands<'a>)> {

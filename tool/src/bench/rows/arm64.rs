@@ -17,7 +17,7 @@ pub const ROWS: [Row; 49] = [
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     Row {
         pairs: true,
-        ..packet("packet-pairs", "the same by devices with two pairs of queues", "bytes=64 pairs")
+        ..packet("packet-pairs", "the same with an open checksum, by two pairs of queues", "bytes=64 pairs")
     },
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
