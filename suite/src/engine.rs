@@ -65,19 +65,12 @@ fn try_play(
     log.line(&format!("{}\n{}\n", scenario.config, boot.shown(&qemu.path)));
     let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
     let machine = Powered::on(&boot, &qemu.path)?;
-    let mut player = Player::new(machine, names, Duration::from_secs(scenario.limit), log);
+    let player = Player::new(machine, names, Duration::from_secs(scenario.limit), log);
     let mut lives = scenario.steps.split(|step| *step == Step::PowerCut);
-    let first = lives.next().unwrap_or_default();
-    let mut outcome = player.follow(first);
-    if outcome.is_err() && player.has_ended_in_firmware() {
-        // skiboot hangs now and then while it looks for PCI functions; its watchdog ends the machine (CAVEATS.md). Nothing of ours has run.
-        player = player.cut()?;
-        outcome = player.follow(first);
-    }
+    let (mut player, mut outcome) = live(player, lives.next().unwrap_or_default())?;
     for steps in lives {
         if outcome.is_ok() {
-            player = player.cut()?;
-            outcome = player.follow(steps);
+            (player, outcome) = live(player.cut()?, steps)?;
         }
     }
     let outcome = outcome.and_then(|()| player.judge(scenario));
@@ -91,4 +84,16 @@ fn try_play(
     // Who failed keeps what was booted, for it to be tried again; of all scenarios that would be gigabytes.
     let _ = fs::remove_dir_all(folder);
     Ok(())
+}
+
+/// Lets a machine that has been switched on follow steps. Returns what has come of it, too.
+fn live<'a>(mut player: Player<'a>, steps: &[Step]) -> Result<(Player<'a>, std::result::Result<(), String>)> {
+    let outcome = player.follow(steps);
+    if outcome.is_ok() || !player.has_ended_in_firmware() {
+        return Ok((player, outcome));
+    }
+    // skiboot hangs now and then while it looks for PCI functions; its watchdog ends the machine (CAVEATS.md). Nothing of ours has run.
+    let mut player = player.cut()?;
+    let outcome = player.follow(steps);
+    Ok((player, outcome))
 }

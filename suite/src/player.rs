@@ -46,6 +46,8 @@ pub struct Player<'a> {
     limit: Duration,
     pulse: Pulse,
     ended: bool,
+    /// How much the machine had said before it was switched on last.
+    switched_on: usize,
     /// What has come from each port, since somebody came there.
     ports: BTreeMap<PortOf, Came>,
     log: &'a mut Log,
@@ -65,6 +67,7 @@ impl<'a> Player<'a> {
             limit,
             pulse: Pulse::new(Instant::now()),
             ended: false,
+            switched_on: 0,
             ports: BTreeMap::new(),
             log,
         }
@@ -77,7 +80,7 @@ impl<'a> Player<'a> {
 
     /// Whether QEMU has ended before the firmware has started the hypervisor.
     pub fn has_ended_in_firmware(&self) -> bool {
-        self.ended && is_of_firmware_alone(&self.record.text)
+        self.ended && self.record.text.get(self.switched_on..).is_some_and(is_of_firmware_alone)
     }
 
     /// Adds to the log where the CPUs are.
@@ -89,7 +92,8 @@ impl<'a> Player<'a> {
     pub fn cut(self) -> Result<Self> {
         self.log.line("--- PowerCut");
         let machine = self.machine.cut()?;
-        Ok(Self { machine, pulse: Pulse::new(Instant::now()), ended: false, ..self })
+        let switched_on = self.record.text.len();
+        Ok(Self { machine, pulse: Pulse::new(Instant::now()), ended: false, switched_on, ..self })
     }
 
     /// Ends QEMU.
