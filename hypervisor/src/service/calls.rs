@@ -148,7 +148,7 @@ impl Outside for Hosted {
         }
         typed.taken = typed.taken.wrapping_add(count);
         self.tell_room(&mut typed);
-        count != 0
+        count != 0 || typed.is_resized
     }
 
     fn has_room(&self) {

@@ -290,6 +290,9 @@ impl Attachment {
                         Event::Machine(Notice::Heard(heard)) => {
                             self.hub.hear(&heard);
                             self.log.as_mut().and_then(|log| log.hear(&heard));
+                            // Behind the last that the guests have written to their ports.
+                            let closed = self.session.hear_of_ports(&heard);
+                            self.desk.hear(&heard, &closed, &mut self.session);
                         }
                         _ => {}
                     }

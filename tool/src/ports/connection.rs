@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 use super::outbox::Outbox;
 use super::says::Says;
@@ -85,7 +86,7 @@ fn wait(wanted: &Receiver<()>, stream: &UnixStream, gone: impl Fn()) -> bool {
 fn has_hung_up(stream: &UnixStream, patience: Option<&Timespec>) -> bool {
     // That one comes without being asked for.
     let mut descriptors = [PollFd::new(stream, PollFlags::empty())];
-    poll(&mut descriptors, patience).is_ok_and(|count| count != 0)
+    retry_on_intr(|| poll(&mut descriptors, patience)).is_ok_and(|count| count != 0)
 }
 
 /// Writes what comes. A program that is gone has read it, so that nobody waits for it.

@@ -268,6 +268,8 @@ impl turnstile_arch_common::service::Space for Space {
         for until in [&self.until, &self.put_off] {
             until.store(until.load(Ordering::Relaxed).wrapping_add(passed), Ordering::Relaxed);
         }
+        // Meanwhile the interrupt that was to end it may have been taken.
+        time::interrupt_by(cpu::this(), self.until.load(Ordering::Relaxed));
         done
     }
 

@@ -98,12 +98,14 @@ impl<S: Space> Service<S> {
             }
             let event = Event::new(Kind::Input, [port, count, characters, position, size]);
             let taken = handle(event).value.min(count);
+            if taken == 0 && count != 0 {
+                // It offers no room while it takes nothing of what there is. Before others are asked whether there is more: what they post then
+                // stays.
+                self.gate.withdraw(Pending::INPUT);
+            }
             if self.outside.took(&typed, taken) {
                 // Perhaps it has room.
                 let _ = self.gate.post(Pending::INPUT);
-            } else if taken == 0 && count != 0 {
-                // It offers no room while it takes nothing of what there is.
-                self.gate.withdraw(Pending::INPUT);
             }
         }
     }

@@ -142,6 +142,8 @@ impl Space for Script {
 struct World {
     said: Mutex<Vec<String>>,
     typed: Mutex<Vec<u8>>,
+    /// What others do while it is said how much of that was taken.
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What is left of the generator.
     random: Mutex<Vec<u64>>,
     /// How many characters were printed, and how many of those typed were taken.
@@ -218,6 +220,8 @@ impl Outside for World {
     }
 
     fn took(&self, typed: &Typed, count: u64) -> bool {
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        meanwhile.into_iter().for_each(|act| act());
         if typed.port != 0 {
             self.say(format!("took {count} of {}", typed.port));
             return false;

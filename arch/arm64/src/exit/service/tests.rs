@@ -363,6 +363,24 @@ fn one_that_takes_too_long_is_started_anew() {
 }
 
 #[test]
+fn behind_what_is_excused_an_interrupt_ends_the_rest_of_its_time() {
+    let (_, mut frame, service) = served();
+    at(DEVICE);
+    exit(&mut frame, class::DATA_ABORT, iss(2, 2, false));
+    let begun = fakes::get("CNTPCT_EL0");
+    assert_eq!(fakes::get("CNTHP_CVAL_EL2"), begun + 1000);
+    // What its memory is cleared for takes longer than it may, and the timer's interrupt is taken meanwhile.
+    let clear = || {
+        fakes::set("CNTPCT_EL0", begun + 1500);
+        time::end_deadlines();
+        assert_eq!(fakes::get("CNTHP_CTL_EL2"), 0);
+    };
+    // SAFETY: nobody is inside.
+    unsafe { turnstile_arch_common::service::Space::excuse(service.space(), clear) };
+    assert_eq!((fakes::get("CNTHP_CTL_EL2"), fakes::get("CNTHP_CVAL_EL2")), (1, begun + 2500));
+}
+
+#[test]
 fn a_fault_is_explained() {
     let (_, mut frame, service) = served();
     at(DEVICE);

@@ -227,6 +227,22 @@ fn room_without_taking_anything_is_none() {
 }
 
 #[test]
+fn what_comes_while_nothing_is_taken_is_not_lost() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(0, abi::ROOM), Step::Done(3, 0)]);
+    let service: &'static Service<Script> = Box::leak(Box::new(service));
+    world.typed.lock().unwrap().extend(b"abc");
+    *world.meanwhile.lock().unwrap() =
+        Some(Box::new(|| assert!(service.gate.post(Pending::INPUT).is_none())));
+    let mut cpu = Wanted(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(Pending::INPUT, &mut cpu) };
+    assert_eq!((heard(service)[1..].to_vec(), cpu.0), (vec!["Attach 0".to_string(), "Input 0".into()], 1));
+    // SAFETY: as above.
+    unsafe { service.look(&mut cpu) };
+    assert_eq!(heard(service), ["Input 0"]);
+}
+
+#[test]
 fn what_comes_without_end_keeps_nobody_from_the_cpu() {
     let (service, world) = service(&[Step::Done(0, 0), Step::Done(2, 0)]);
     world.typed.lock().unwrap().extend(b"abcd");
