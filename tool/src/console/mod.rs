@@ -120,7 +120,10 @@ pub fn run(
     }
     watch_signals(sender.clone(), Event::Signal)?;
     let offer = control.as_ref().map(|control| open_offer(control, sender.clone())).transpose()?.flatten();
-    let ports = control.as_ref().map(|control| open_ports(control, &sender)).transpose()?.flatten();
+    let ports = match &control {
+        Some(control) => open_ports(control, offer.is_some(), &sender)?,
+        None => None,
+    };
     let name = control.as_ref().map_or("", |control| control.name);
     let background = control.as_ref().and_then(|control| control.background);
     let log = control.as_ref().map(|control| Log::open(control.log, full_name(name), names.clone()));
@@ -176,9 +179,18 @@ fn open_offer(control: &Control<'_>, sender: Sender<Event>) -> Result<Option<Off
     }
 }
 
-/// Offers the named ports of the VMs, if they have some; without that everything else works, if somebody is here.
-fn open_ports(control: &Control<'_>, sender: &Sender<Event>) -> Result<Option<ports::Offer>> {
+/// Offers the named ports of the VMs, if they have some and control `is_offered`; without that everything else works, if somebody is here.
+fn open_ports(
+    control: &Control<'_>,
+    is_offered: bool,
+    sender: &Sender<Event>,
+) -> Result<Option<ports::Offer>> {
     if control.ports.iter().all(|named| named.ports.is_empty()) {
+        return Ok(None);
+    }
+    if !is_offered {
+        // Their folder has the name of the control socket: where that is another machine's, so is the folder.
+        crate::ui::note("so there are no sockets of its ports either");
         return Ok(None);
     }
     match ports::Offer::open(control.folder, control.name, control.ports, sender, Event::Port) {
