@@ -147,7 +147,8 @@ fn command(isa: Isa, at: usize, guest: &Guest) -> String {
         Isa::X86_64 => ("q35,accel=kvm", "console=ttyS0"),
         Isa::Arm64 | Isa::Power64 => ("virt,gic-version=3,accel=kvm", ""),
     };
-    let append = ["quiet", console, &guest.append, "turnstile.run=work,poweroff"].join(" ");
+    let append = ["quiet", console, &guest.append, "turnstile.run=work,poweroff"];
+    let append = append.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     let words = [
         &["/bin/qemu", "-L", "/share", "-name", "guest,debug-threads=on", "-machine", machine][..],
         &[
@@ -200,7 +201,7 @@ mod tests {
     fn the_monitor_reads_words_in_lines() {
         let device = vec!["-device".to_owned(), "a-device".to_owned()];
         let (append, told) = ("a=b".to_owned(), ["1".to_owned(), "2".to_owned()]);
-        let command = command(1, &Guest { append, serial: "stdio", device, told });
+        let command = command(Isa::Arm64, 1, &Guest { append, serial: "stdio", device, told });
         let words: Vec<&str> = command.lines().collect();
         assert_eq!((words[0], words.contains(&"")), ("/bin/qemu", false));
         let after = |word: &str| words[1 + words.iter().position(|found| *found == word).unwrap()];
