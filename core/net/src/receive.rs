@@ -123,14 +123,14 @@ impl<const N: usize> Room<N> {
         merge: bool,
         mut left: u64,
     ) -> Result<Taken, Violation> {
-        let mut count = Count { spans: 0, read: self.read };
+        let mut count = Count { spans: 0, end: 0, read: self.read };
         let mut chains = 0;
         let slots =
             if merge { self.chains.as_mut_slice() } else { self.chains.get_mut(..1).unwrap_or_default() };
         let mut delivery = Delivery::TooLong;
         for slot in slots {
             let (head, bytes) = match run.pop_one(to)? {
-                Some(One::Buffer(head, buffer)) => (head, count.add(&mut self.spans, buffer)),
+                Some(One::Buffer(head, buffer)) => (head, count.add(&mut self.spans, buffer, to)),
                 Some(One::Not(head)) => {
                     let bytes;
                     (count, bytes) = count.add_all(&mut self.spans, run.chain(head), to)?;
@@ -160,24 +160,43 @@ impl<const N: usize> Room<N> {
     }
 }
 
-/// How many buffers were found for a packet, and how many were read.
+/// How many spans were found for a packet, of one buffer or of several that lie behind each other, and how many buffers were read.
 #[derive(Clone, Copy)]
 struct Count {
     spans: usize,
+    /// The address behind the last one.
+    end: u64,
     read: u32,
 }
 
 impl Count {
     /// Takes a buffer. Returns how many bytes of it are of use; `None` if there are too many buffers.
     #[inline(always)] // On the path of every buffer.
-    fn add(&mut self, spans: &mut [Span], buffer: Buffer) -> Option<u64> {
+    fn add<M: Memory>(&mut self, spans: &mut [Span], buffer: Buffer, to: &M) -> Option<u64> {
+        let Buffer { address, length, writable } = buffer;
         self.read = self.read.wrapping_add(1);
-        if !buffer.writable || buffer.length == 0 {
+        if !writable || length == 0 {
             return Some(0);
         }
-        *spans.get_mut(self.spans)? = Span { address: buffer.address, length: buffer.length };
-        self.spans += 1;
-        Some(buffer.length.into())
+        if address != self.end || !self.extend(spans, length, to) {
+            *spans.get_mut(self.spans)? = Span { address, length };
+            self.spans += 1;
+        }
+        self.end = address.wrapping_add(length.into());
+        Some(length.into())
+    }
+
+    /// Makes the last span longer. False if there is none, and if the whole does not lie together.
+    #[inline(always)] // On the path of most buffers of large packets: their pages often lie behind each other.
+    fn extend<M: Memory>(&self, spans: &mut [Span], more: u32, to: &M) -> bool {
+        let last = self.spans.checked_sub(1).and_then(|last| spans.get_mut(last));
+        let Some(Span { address, length }) = last else { return false };
+        let Some(whole) = length.checked_add(more) else { return false };
+        let is_one = to.contains(*address, whole.into());
+        if is_one {
+            *length = whole;
+        }
+        is_one
     }
 
     /// Takes all buffers of a chain.
@@ -190,7 +209,7 @@ impl Count {
     ) -> Result<(Self, Option<u64>), Violation> {
         let mut bytes = 0;
         while let Some(buffer) = chain.next(to)? {
-            match self.add(spans, buffer) {
+            match self.add(spans, buffer, to) {
                 Some(more) => bytes += more,
                 None => return Ok((self, None)),
             }
