@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Puts a packet into a driver's buffers (section 5.1.6.3).
 
-use turnstile_virtio::device::{Chain, One, Place, Queue, Run, Span, Used};
+use turnstile_virtio::device::{Chain, One, Place, Queue, Run, Span};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
@@ -49,7 +49,6 @@ impl From<End> for Broken {
 #[derive(Debug)]
 pub struct Room<const N: usize> {
     spans: [Span; N],
-    chains: [Used; N],
     /// How many buffers were read, of use or not.
     read: u32,
 }
@@ -65,7 +64,7 @@ enum Taken {
 impl<const N: usize> Room<N> {
     /// Makes an empty one.
     pub const fn new() -> Self {
-        Self { spans: [Span { address: 0, length: 0 }; N], chains: [Used::NONE; N], read: 0 }
+        Self { spans: [Span { address: 0, length: 0 }; N], read: 0 }
     }
 
     /// How many buffers of drivers were read since this was asked last: also those of no use, of packets that were not delivered, too.
@@ -98,7 +97,7 @@ impl<const N: usize> Room<N> {
         if packet.rest != 0 {
             from.transfer_spans((packet.spans, packet.place), to, (spans, place), packet.rest)?;
         }
-        run.complete(to, self.chains.get(..chains).unwrap_or_default())?;
+        run.complete(to)?;
         Ok(Delivery::Done)
     }
 
@@ -123,12 +122,11 @@ impl<const N: usize> Room<N> {
         merge: bool,
         mut left: u64,
     ) -> Result<Taken, Violation> {
-        let mut count = Count { spans: 0, end: 0, read: self.read };
+        let mut count = Count { spans: 0, last: Span::default(), read: self.read };
         let mut chains = 0;
-        let slots =
-            if merge { self.chains.as_mut_slice() } else { self.chains.get_mut(..1).unwrap_or_default() };
+        let most = if merge { N } else { 1 };
         let mut delivery = Delivery::TooLong;
-        for slot in slots {
+        while chains < most {
             let (head, bytes) = match run.pop_one(to)? {
                 Some(One::Buffer(head, buffer)) => (head, count.add(&mut self.spans, buffer, to)),
                 Some(One::Not(head)) => {
@@ -144,7 +142,7 @@ impl<const N: usize> Room<N> {
             let Some(bytes) = bytes else { break };
             // All but the last one are full.
             let written = left.min(bytes);
-            *slot = Used::new(head, written as u32);
+            run.give_back(to, head, written as u32)?;
             chains += 1;
             left -= written;
             if left == 0 {
@@ -154,7 +152,10 @@ impl<const N: usize> Room<N> {
         }
         self.read = count.read;
         Ok(match delivery {
-            Delivery::Done => Taken::Enough(count.spans, chains),
+            Delivery::Done => match count.finish(&mut self.spans) {
+                Some(spans) => Taken::Enough(spans, chains),
+                None => Taken::Not(Delivery::TooLong),
+            },
             delivery => Taken::Not(delivery),
         })
     }
@@ -163,9 +164,10 @@ impl<const N: usize> Room<N> {
 /// How many spans were found for a packet, of one buffer or of several that lie behind each other, and how many buffers were read.
 #[derive(Clone, Copy)]
 struct Count {
+    /// Those that are written down.
     spans: usize,
-    /// The address behind the last one.
-    end: u64,
+    /// The one that is not yet; without length if there is none.
+    last: Span,
     read: u32,
 }
 
@@ -178,25 +180,37 @@ impl Count {
         if !writable || length == 0 {
             return Some(0);
         }
-        if address != self.end || !self.extend(spans, length, to) {
-            *spans.get_mut(self.spans)? = Span { address, length };
-            self.spans += 1;
+        // Pages of large packets often lie behind each other: then they are one, if they also do where they are found.
+        let Span { address: first, length: before } = self.last;
+        match before.checked_add(length) {
+            Some(whole)
+                if first.wrapping_add(before.into()) == address && to.contains(first, whole.into()) =>
+            {
+                self.last.length = whole;
+            }
+            _ => {
+                self.write_down(spans)?;
+                self.last = Span { address, length };
+            }
         }
-        self.end = address.wrapping_add(length.into());
         Some(length.into())
     }
 
-    /// Makes the last span longer. False if there is none, and if the whole does not lie together.
-    #[inline(always)] // On the path of most buffers of large packets: their pages often lie behind each other.
-    fn extend<M: Memory>(&self, spans: &mut [Span], more: u32, to: &M) -> bool {
-        let last = self.spans.checked_sub(1).and_then(|last| spans.get_mut(last));
-        let Some(Span { address, length }) = last else { return false };
-        let Some(whole) = length.checked_add(more) else { return false };
-        let is_one = to.contains(*address, whole.into());
-        if is_one {
-            *length = whole;
+    /// Writes the last span down.
+    #[inline(always)] // On the path of every packet.
+    fn write_down(&mut self, spans: &mut [Span]) -> Option<()> {
+        if self.last.length != 0 {
+            *spans.get_mut(self.spans)? = self.last;
+            self.spans += 1;
         }
-        is_one
+        Some(())
+    }
+
+    /// Returns how many spans there are; `None` if they are too many.
+    #[inline(always)] // On the path of every packet.
+    fn finish(mut self, spans: &mut [Span]) -> Option<usize> {
+        self.write_down(spans)?;
+        Some(self.spans)
     }
 
     /// Takes all buffers of a chain.
