@@ -265,3 +265,86 @@ impl<const N: usize> Default for Room<N> {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
+    use turnstile_virtio::memory::Outside;
+
+    use super::*;
+
+    /// Bytes of a piece.
+    const PIECE: u64 = 0x1_0000;
+
+    /// Pieces of memory whose addresses follow each other, and that do not lie together where they are found.
+    struct Pieces;
+
+    impl Memory for Pieces {
+        fn contains(&self, address: u64, length: u64) -> bool {
+            length <= PIECE && address % PIECE <= PIECE - length
+        }
+
+        fn load(&self, address: u64) -> Result<u16, Outside> {
+            Err(Outside { address })
+        }
+
+        fn store(&self, address: u64, _: u16) -> Result<(), Outside> {
+            Err(Outside { address })
+        }
+
+        fn read(&self, address: u64, _: &mut [u8]) -> Result<(), Outside> {
+            Err(Outside { address })
+        }
+
+        fn write(&self, address: u64, _: &[u8]) -> Result<(), Outside> {
+            Err(Outside { address })
+        }
+
+        fn fence(&self) {}
+    }
+
+    fn spans(buffers: &[(u64, u32, bool)]) -> Option<Vec<(u64, u32)>> {
+        let (mut spans, mut count) =
+            ([Span::default(); 3], Count { spans: 0, last: Span::default(), read: 0 });
+        for (address, length, writable) in buffers.iter().copied() {
+            let of_use = if writable { length.into() } else { 0 };
+            let buffer = Buffer { address, length, writable };
+            assert_eq!(count.add(&mut spans, buffer, &Pieces)?, of_use);
+        }
+        assert_eq!(count.read as usize, buffers.len());
+        let found = count.finish(&mut spans)?;
+        Some(spans[..found].iter().map(|span| (span.address, span.length)).collect())
+    }
+
+    #[test]
+    fn buffers_behind_each_other_are_one_span() {
+        let page = |at| (at, 0x1000, true);
+        assert_eq!(spans(&[page(0x1000), page(0x2000), page(0x3000)]), Some(vec![(0x1000, 0x3000)]));
+        assert_eq!(spans(&[page(0), page(0x1000)]), Some(vec![(0, 0x2000)]));
+        assert_eq!(
+            spans(&[page(0x2000), page(0x1000), page(0x2800)]),
+            Some(vec![(0x2000, 0x1000), (0x1000, 0x1000), (0x2800, 0x1000)])
+        );
+        // What is of no use between them is no matter.
+        let nothing = [page(0x1000), (0x2000, 0, true), (0x2000, 0x1000, false), page(0x2000)];
+        assert_eq!(spans(&nothing), Some(vec![(0x1000, 0x2000)]));
+        assert_eq!(spans(&[(0x2000, 0x1000, false)]), Some(vec![]));
+    }
+
+    #[test]
+    fn buffers_of_two_pieces_are_two_spans() {
+        let two = [(PIECE - 0x1000, 0x1000, true), (PIECE, 0x1000, true)];
+        assert_eq!(spans(&two), Some(vec![(PIECE - 0x1000, 0x1000), (PIECE, 0x1000)]));
+    }
+
+    #[test]
+    fn more_spans_than_there_is_room_for_are_too_many() {
+        let apart = [0, 2, 4, 6].map(|page| (page * 0x1000, 0x1000, true));
+        assert_eq!(spans(&apart), None);
+        assert_eq!(spans(&apart[..3]).map(|spans| spans.len()), Some(3));
+    }
+}
