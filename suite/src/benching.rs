@@ -51,13 +51,16 @@ const COPIED: [(&str, f64, f64); 3] =
     [("disk-read", 4096.0, 1.0), ("packet-1500", 1514.0, 3.0), ("segment", 65226.0, 20.0)];
 
 /// The most instructions with which 64 bytes are copied, and those of each piece besides: what is no block of 64 bytes, and the call.
-/// Services have no vector registers, and POWER has no other instruction that moves more than a word.
-const fn most_of_copy(isa: Isa) -> (f64, f64) {
+/// On POWER, services have vector registers for what is long, and no other instruction moves more than a word.
+fn most_of_copy(isa: Isa, bytes: f64) -> (f64, f64) {
     match isa {
         Isa::Arm64 | Isa::X86_64 => (8.0, 56.0),
-        Isa::Power64 => (16.0, 72.0),
+        Isa::Power64 => (if bytes < LONG { 16.0 } else { 8.0 }, 72.0),
     }
 }
+
+/// From so many bytes on a copy is done with vector registers on POWER.
+const LONG: f64 = 3072.0;
 
 /// As many rows that are dearer than they may be are measured once more. QEMU's clock goes on by itself while all CPUs are idle, and beside other work it
 /// may do so at another moment: then CPUs that wait for each other meet in another order. A path that has become dearer is so twice.
@@ -163,12 +166,12 @@ fn held(
 
 /// Checks what copies take.
 fn copies(isa: Isa, document: &Document) -> Result<()> {
-    let (line, piece) = most_of_copy(isa);
     let mut checked = 0;
     for figure in document.rows.iter().filter(|figure| !figure.recorded) {
         let Some((row, bytes, pieces)) = COPIED.into_iter().find(|(row, ..)| *row == figure.row) else {
             continue;
         };
+        let (line, piece) = most_of_copy(isa, bytes);
         let (copy, most) = (figure.classes.get("copy"), line * bytes / 64.0 + piece * pieces);
         if copy.is_none_or(|copy| *copy > most) {
             let what = format!("{row} copies {bytes} bytes in {copy:?} instructions, and may in {most}");

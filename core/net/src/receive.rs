@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Puts a packet into a driver's buffers (section 5.1.6.3).
 
-use turnstile_virtio::device::{Chain, One, Place, Queue, Run, Span, Used};
+use turnstile_virtio::device::{Chain, One, Place, Queue, Run, Span};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
@@ -49,7 +49,6 @@ impl From<End> for Broken {
 #[derive(Debug)]
 pub struct Room<const N: usize> {
     spans: [Span; N],
-    chains: [Used; N],
     /// How many buffers were read, of use or not.
     read: u32,
 }
@@ -65,7 +64,7 @@ enum Taken {
 impl<const N: usize> Room<N> {
     /// Makes an empty one.
     pub const fn new() -> Self {
-        Self { spans: [Span { address: 0, length: 0 }; N], chains: [Used::NONE; N], read: 0 }
+        Self { spans: [Span { address: 0, length: 0 }; N], read: 0 }
     }
 
     /// How many buffers of drivers were read since this was asked last: also those of no use, of packets that were not delivered, too.
@@ -98,7 +97,7 @@ impl<const N: usize> Room<N> {
         if packet.rest != 0 {
             from.transfer_spans((packet.spans, packet.place), to, (spans, place), packet.rest)?;
         }
-        run.complete(to, self.chains.get(..chains).unwrap_or_default())?;
+        run.complete(to)?;
         Ok(Delivery::Done)
     }
 
@@ -123,14 +122,13 @@ impl<const N: usize> Room<N> {
         merge: bool,
         mut left: u64,
     ) -> Result<Taken, Violation> {
-        let mut count = Count { spans: 0, read: self.read };
+        let mut count = Count { spans: 0, last: Span::default(), read: self.read };
         let mut chains = 0;
-        let slots =
-            if merge { self.chains.as_mut_slice() } else { self.chains.get_mut(..1).unwrap_or_default() };
+        let most = if merge { N } else { 1 };
         let mut delivery = Delivery::TooLong;
-        for slot in slots {
+        while chains < most {
             let (head, bytes) = match run.pop_one(to)? {
-                Some(One::Buffer(head, buffer)) => (head, count.add(&mut self.spans, buffer)),
+                Some(One::Buffer(head, buffer)) => (head, count.add(&mut self.spans, buffer, to)),
                 Some(One::Not(head)) => {
                     let bytes;
                     (count, bytes) = count.add_all(&mut self.spans, run.chain(head), to)?;
@@ -144,7 +142,7 @@ impl<const N: usize> Room<N> {
             let Some(bytes) = bytes else { break };
             // All but the last one are full.
             let written = left.min(bytes);
-            *slot = Used::new(head, written as u32);
+            run.give_back(to, head, written as u32)?;
             chains += 1;
             left -= written;
             if left == 0 {
@@ -154,30 +152,65 @@ impl<const N: usize> Room<N> {
         }
         self.read = count.read;
         Ok(match delivery {
-            Delivery::Done => Taken::Enough(count.spans, chains),
+            Delivery::Done => match count.finish(&mut self.spans) {
+                Some(spans) => Taken::Enough(spans, chains),
+                None => Taken::Not(Delivery::TooLong),
+            },
             delivery => Taken::Not(delivery),
         })
     }
 }
 
-/// How many buffers were found for a packet, and how many were read.
+/// How many spans were found for a packet, of one buffer or of several that lie behind each other, and how many buffers were read.
 #[derive(Clone, Copy)]
 struct Count {
+    /// Those that are written down.
     spans: usize,
+    /// The one that is not yet; without length if there is none.
+    last: Span,
     read: u32,
 }
 
 impl Count {
     /// Takes a buffer. Returns how many bytes of it are of use; `None` if there are too many buffers.
     #[inline(always)] // On the path of every buffer.
-    fn add(&mut self, spans: &mut [Span], buffer: Buffer) -> Option<u64> {
+    fn add<M: Memory>(&mut self, spans: &mut [Span], buffer: Buffer, to: &M) -> Option<u64> {
+        let Buffer { address, length, writable } = buffer;
         self.read = self.read.wrapping_add(1);
-        if !buffer.writable || buffer.length == 0 {
+        if !writable || length == 0 {
             return Some(0);
         }
-        *spans.get_mut(self.spans)? = Span { address: buffer.address, length: buffer.length };
-        self.spans += 1;
-        Some(buffer.length.into())
+        // Pages of large packets often lie behind each other: then they are one, if they also do where they are found.
+        let Span { address: first, length: before } = self.last;
+        match before.checked_add(length) {
+            Some(whole)
+                if first.wrapping_add(before.into()) == address && to.contains(first, whole.into()) =>
+            {
+                self.last.length = whole;
+            }
+            _ => {
+                self.write_down(spans)?;
+                self.last = Span { address, length };
+            }
+        }
+        Some(length.into())
+    }
+
+    /// Writes the last span down.
+    #[inline(always)] // On the path of every packet.
+    fn write_down(&mut self, spans: &mut [Span]) -> Option<()> {
+        if self.last.length != 0 {
+            *spans.get_mut(self.spans)? = self.last;
+            self.spans += 1;
+        }
+        Some(())
+    }
+
+    /// Returns how many spans there are; `None` if they are too many.
+    #[inline(always)] // On the path of every packet.
+    fn finish(mut self, spans: &mut [Span]) -> Option<usize> {
+        self.write_down(spans)?;
+        Some(self.spans)
     }
 
     /// Takes all buffers of a chain.
@@ -190,7 +223,7 @@ impl Count {
     ) -> Result<(Self, Option<u64>), Violation> {
         let mut bytes = 0;
         while let Some(buffer) = chain.next(to)? {
-            match self.add(spans, buffer) {
+            match self.add(spans, buffer, to) {
                 Some(more) => bytes += more,
                 None => return Ok((self, None)),
             }
@@ -230,5 +263,88 @@ fn begin_any<M: Memory>(to: &M, spans: &[Span], front: &[u8]) -> Result<Place, V
 impl<const N: usize> Default for Room<N> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
+    use turnstile_virtio::memory::Outside;
+
+    use super::*;
+
+    /// Bytes of a piece.
+    const PIECE: u64 = 0x1_0000;
+
+    /// Pieces of memory whose addresses follow each other, and that do not lie together where they are found.
+    struct Pieces;
+
+    impl Memory for Pieces {
+        fn contains(&self, address: u64, length: u64) -> bool {
+            length <= PIECE && address % PIECE <= PIECE - length
+        }
+
+        fn load(&self, address: u64) -> Result<u16, Outside> {
+            Err(Outside { address })
+        }
+
+        fn store(&self, address: u64, _: u16) -> Result<(), Outside> {
+            Err(Outside { address })
+        }
+
+        fn read(&self, address: u64, _: &mut [u8]) -> Result<(), Outside> {
+            Err(Outside { address })
+        }
+
+        fn write(&self, address: u64, _: &[u8]) -> Result<(), Outside> {
+            Err(Outside { address })
+        }
+
+        fn fence(&self) {}
+    }
+
+    fn spans(buffers: &[(u64, u32, bool)]) -> Option<Vec<(u64, u32)>> {
+        let (mut spans, mut count) =
+            ([Span::default(); 3], Count { spans: 0, last: Span::default(), read: 0 });
+        for (address, length, writable) in buffers.iter().copied() {
+            let of_use = if writable { length.into() } else { 0 };
+            let buffer = Buffer { address, length, writable };
+            assert_eq!(count.add(&mut spans, buffer, &Pieces)?, of_use);
+        }
+        assert_eq!(count.read as usize, buffers.len());
+        let found = count.finish(&mut spans)?;
+        Some(spans[..found].iter().map(|span| (span.address, span.length)).collect())
+    }
+
+    #[test]
+    fn buffers_behind_each_other_are_one_span() {
+        let page = |at| (at, 0x1000, true);
+        assert_eq!(spans(&[page(0x1000), page(0x2000), page(0x3000)]), Some(vec![(0x1000, 0x3000)]));
+        assert_eq!(spans(&[page(0), page(0x1000)]), Some(vec![(0, 0x2000)]));
+        assert_eq!(
+            spans(&[page(0x2000), page(0x1000), page(0x2800)]),
+            Some(vec![(0x2000, 0x1000), (0x1000, 0x1000), (0x2800, 0x1000)])
+        );
+        // What is of no use between them is no matter.
+        let nothing = [page(0x1000), (0x2000, 0, true), (0x2000, 0x1000, false), page(0x2000)];
+        assert_eq!(spans(&nothing), Some(vec![(0x1000, 0x2000)]));
+        assert_eq!(spans(&[(0x2000, 0x1000, false)]), Some(vec![]));
+    }
+
+    #[test]
+    fn buffers_of_two_pieces_are_two_spans() {
+        let two = [(PIECE - 0x1000, 0x1000, true), (PIECE, 0x1000, true)];
+        assert_eq!(spans(&two), Some(vec![(PIECE - 0x1000, 0x1000), (PIECE, 0x1000)]));
+    }
+
+    #[test]
+    fn more_spans_than_there_is_room_for_are_too_many() {
+        let apart = [0, 2, 4, 6].map(|page| (page * 0x1000, 0x1000, true));
+        assert_eq!(spans(&apart), None);
+        assert_eq!(spans(&apart[..3]).map(|spans| spans.len()), Some(3));
     }
 }

@@ -5,7 +5,7 @@
 //! registers of the architecture's C ABI. All other general registers are zero, but for R12 on POWER, which has the address of the
 //! entry, as its ABI wants it. A call is one instruction (`SVC #0`, `VMMCALL`, `sc 1`) with the call's number in the first of these
 //! registers and its arguments in the next five; its result is in the first one, and all other registers are as before, but for
-//! R0, R12, CTR and CR0 on POWER. [`Call::Done`] does not return: the next event enters at the top again. What a
+//! R0, R12, CTR and CR0 on POWER, and R13 as [`VECTORS`] says. [`Call::Done`] does not return: the next event enters at the top again. What a
 //! service keeps, it keeps in its memory.
 //!
 //! A VM that a service serves is its *member*. Most services have one, number 0. One that has several, up to [`MEMBERS`], is a PCI
@@ -83,6 +83,10 @@ impl Kind {
         })
     }
 }
+
+/// On POWER the number of a call without arguments, whose result is 0: the service has vector registers from now on, with zeros in them, until
+/// its next call, which leaves R13 = 0. A program that sets R13 to another value knows by it whether it has them. On other architectures, and without this call, vector registers are closed to services.
+pub const VECTORS: u64 = u64::MAX;
 
 /// What a service asks of the hypervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ mod segments;
 pub use chain::{Chain, Token};
 pub use cursor::Cursor;
 pub use queue::{One, Queue};
-pub use run::{Head, Run, Used};
+pub use run::{Head, Run};
 pub use segments::{Place, Segments, Span};
 
 /// What a device has done in a call.

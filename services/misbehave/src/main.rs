@@ -79,6 +79,12 @@ impl Misbehave {
             15 if !self.kept => deeds::write(deeds::code(), 0),
             16 => return deeds::shown(first, second),
             17 => return deeds::place(first),
+            18 => return deeds::vectors(first, second),
+            // It has them when it crashes.
+            19 => {
+                deeds::vectors(first, second);
+                deeds::jump(first);
+            }
             _ => {}
         }
         0

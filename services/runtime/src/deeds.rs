@@ -106,6 +106,59 @@ pub fn shown(number: u64, operand: u64) -> u64 {
         .map_or(0, |instruction| instruction(operand))
 }
 
+/// Asks for vector registers. Returns zero if they have zeros, as they must. Then gives all of them this value, and the status registers others,
+/// spins so often, and returns a bit in which they differ, if they do.
+#[cfg(all(target_os = "none", target_arch = "powerpc64"))]
+pub fn vectors(value: u64, spins: u64) -> u64 {
+    /// VSR0 to VSR63, and FPSCR.
+    type Image = [u64; 130];
+    /// Moves all of them: the lower half of the registers by the first instruction, the upper half by the second. R3 = where.
+    macro_rules! each {
+        ($image:expr, $lower:literal, $upper:literal, $status:literal) => {
+            core::arch::asm!(
+                ".set vsr, 0",
+                ".rept 32",
+                concat!(".long ", $lower, " | vsr << 21 | vsr << 4"),
+                concat!(".long ", $upper, " | vsr << 21 | (vsr + 32) << 4"),
+                ".set vsr, vsr + 1",
+                ".endr",
+                $status,
+                in("r3") $image
+            )
+        };
+    }
+    let found = || {
+        let mut image: Image = [0; 130];
+        // SAFETY: STXV and STFD into the image, which is as large. VSR0 has been stored when FPSCR goes through it, and is as it was.
+        unsafe {
+            each!(&raw mut image, "0xf4030005", "0xf403000d", "mffs 0\nstfd 0, 1024(3)\nlxv 0, 0(3)");
+        }
+        image
+    };
+    crate::calls::raw([turnstile_service::abi::VECTORS, 0, 0, 0, 0, 0]);
+    if found() != [0; 130] {
+        return 1;
+    }
+    let mut image = [value; 130];
+    // Rounding, of all that it says.
+    (image[128], image[129]) = (3, 0);
+    // SAFETY: LFD and LXV from the image. The compiler has nothing in these registers.
+    unsafe {
+        core::arch::asm!("lfd 0, 1024(3)", "mtfsf 255, 0, 1, 0", in("r3") &raw const image);
+        each!(&raw const image, "0xf4030001", "0xf4030009", "");
+    }
+    (0..spins).for_each(|spin| {
+        core::hint::black_box(spin);
+    });
+    u64::from(found() != image) << 1
+}
+
+/// Asks for vector registers, which no other architecture gives: what it finds is zero.
+#[cfg(not(all(target_os = "none", target_arch = "powerpc64")))]
+pub fn vectors(_: u64, _: u64) -> u64 {
+    0
+}
+
 /// Makes a function of each instruction. The operands are registers that it may change.
 macro_rules! instructions {
     ($operands:tt $($text:literal),* $(,)?) => {

@@ -5,6 +5,7 @@
 //! know nothing of services.
 
 use crate::cpu::area::CPU_IN_FRAME;
+use crate::state::fp::Vectors;
 
 /// Where a frame has the handlers that vectors go on with: light ones, of all interrupts, of data storage, of facilities; of full
 /// exits; and of calls of problem state. `vcpu/frame.rs` has the same offsets, and the vectors.
@@ -18,7 +19,8 @@ pub(crate) const USER: usize = 448;
 type Handler = unsafe extern "C" fn();
 
 /// The guest's registers that a service may change, or that are not for it, and those that an interrupt of its own partition
-/// changes. All others are closed to it (HFSCR and FSCR are 0, MSR has no facility) or stay what they are.
+/// changes. All others are closed to it (HFSCR and FSCR are 0, MSR has no facility) or stay what they are. Vector registers are closed to
+/// it until it asks for them ([`Lending`]).
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct Guest {
@@ -60,6 +62,36 @@ pub(super) struct Fixed {
     pub(super) slice: u64,
 }
 
+/// The vector registers, which a service has from when it asks for them until it makes its next call. While it does not run, what is in
+/// the CPU is always the guest's.
+#[repr(C)]
+pub(super) struct Lending {
+    /// Whether it has them.
+    pub(super) lent: u64,
+    /// The handlers of its calls: while it does not have them, and while it does.
+    users: [Handler; 2],
+    reserved: u64,
+    /// The guest's, while it has them.
+    guest: Vectors,
+    /// Its own, while it has been interrupted.
+    own: Vectors,
+    /// What it finds.
+    none: Vectors,
+}
+
+impl Lending {
+    const fn new() -> Self {
+        Self {
+            lent: 0,
+            users: [entry::turnstile_service_called, entry::turnstile_service_called_lent],
+            reserved: 0,
+            guest: Vectors::new(),
+            own: Vectors::new(),
+            none: Vectors::new(),
+        }
+    }
+}
+
 /// See the module. `entry.S` knows this layout.
 #[repr(C, align(128))]
 pub(super) struct Context {
@@ -98,6 +130,7 @@ pub(super) struct Context {
     pub(super) fixed: Fixed,
     /// When it was entered, in ticks.
     pub(super) entered: u64,
+    pub(super) lending: Lending,
 }
 
 const _: () = {
@@ -118,6 +151,11 @@ const _: () = {
     assert!(offset_of!(Context, found) == 736);
     assert!(offset_of!(Context, fixed) == 768);
     assert!(offset_of!(Context, entered) == 808);
+    assert!(offset_of!(Context, lending.lent) == 816);
+    assert!(offset_of!(Context, lending.users) == 824);
+    assert!(offset_of!(Context, lending.guest) == 848);
+    assert!(offset_of!(Context, lending.own) == 1904);
+    assert!(offset_of!(Context, lending.none) == 2960);
 };
 
 impl Context {
@@ -153,7 +191,33 @@ impl Context {
             found: Found::default(),
             fixed,
             entered: 0,
+            lending: Lending::new(),
         }
+    }
+
+    /// It was interrupted: if it has vector registers, they are the guest's again, and its own are kept. Says whether that is so.
+    pub(super) fn take_back(&mut self) -> bool {
+        let is_lent = self.lending.lent != 0;
+        if is_lent {
+            self.lending.own.save();
+            // SAFETY: what is there was stored.
+            unsafe { self.lending.guest.load() };
+            self.lending.lent = 0;
+            [self.user, _] = self.lending.users;
+        }
+        is_lent
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+impl Context {
+    /// What `entry.S` does when it gives a service its vector registers back.
+    pub(super) fn lend(&mut self) {
+        self.lending.guest.save();
+        // SAFETY: what is there was stored.
+        unsafe { self.lending.own.load() };
+        self.lending.lent = 1;
+        [_, self.user] = self.lending.users;
     }
 }
 
@@ -179,9 +243,12 @@ pub(super) mod entry {
         ) -> u32;
         /// Lets it go on with the registers in its context. Returns likewise.
         pub(crate) fn turnstile_service_resume(context: *mut Context) -> u32;
+        /// The same of one that had vector registers when it was interrupted.
+        pub(crate) fn turnstile_service_resume_lent(context: *mut Context) -> u32;
         pub(super) fn turnstile_service_interrupted();
         pub(super) fn turnstile_service_out();
         pub(super) fn turnstile_service_called();
+        pub(super) fn turnstile_service_called_lent();
     }
 }
 
@@ -217,7 +284,15 @@ pub(super) mod entry {
         fakes::get("service") as u32
     }
 
+    pub(crate) unsafe extern "C" fn turnstile_service_resume_lent(context: *mut Context) -> u32 {
+        // SAFETY: the caller's; no reference to it is in use.
+        unsafe { (*context).lend() };
+        fakes::write("service resumes with vectors", 0);
+        fakes::get("service") as u32
+    }
+
     pub(super) unsafe extern "C" fn turnstile_service_interrupted() {}
     pub(super) unsafe extern "C" fn turnstile_service_out() {}
     pub(super) unsafe extern "C" fn turnstile_service_called() {}
+    pub(super) unsafe extern "C" fn turnstile_service_called_lent() {}
 }

@@ -32,6 +32,13 @@
     .set    STATE, 792
     .set    SLICE, 800
     .set    ENTERED, 808
+    .set    LENT, 816
+    .set    USER_PLAIN, 824
+    .set    USER_LENT, 832
+    .set    VECTORS_GUEST, 848
+    .set    VECTORS_OWN, 1904
+    .set    VECTORS_NONE, 2960
+    .set    FACILITIES, 3               // FP, vector and VSX, in HFSCR
     .set    PROCESS, 1                  // memory/service.rs
 
     .section .text.hot, "ax"
@@ -91,6 +98,22 @@
     mtspr   HSPRG0, \context
     .endm
 
+// Takes note that the service has vector registers. R1 = the context.
+    .macro  lent scratch
+    li      \scratch, FACILITIES
+    mtspr   HFSCR, \scratch
+    ld      \scratch, USER_LENT(%r1)
+    std     \scratch, USER(%r1)
+    li      \scratch, 1
+    std     \scratch, LENT(%r1)
+    .endm
+
+// Adds FP, VEC and VSX to a machine state.
+    .macro  with state
+    oris    \state, \state, 0x0280
+    ori     \state, \state, 0x2000
+    .endm
+
 // R3 to R8 = the event, R9 = the context.
     .balign 32
     .global turnstile_service_enter
@@ -131,7 +154,23 @@ turnstile_service_called:
     std     %r7, GPR + 56(%r1)
     std     %r8, GPR + 64(%r1)
     cmpdi   %r3, 0                      // abi::Call::Done
-    bne-    service_goes_on
+    beq+    service_left
+    blt-    service_lends               // abi::VECTORS, as all that are negative
+// It goes on behind the call, with all registers but R0, R12, CTR and CR0, which the call has changed.
+    li      %r0, 0
+    std     %r0, GPR(%r1)
+    std     %r0, GPR + 96(%r1)
+    std     %r0, CTR(%r1)
+    .irp    n, 2, 9, 10, 11, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    std     %r\n, GPR + 8 * \n(%r1)
+    .endr
+    mfcr    %r4
+    mfxer   %r5
+    mfspr   %r6, SRR0
+    std     %r4, CR(%r1)
+    std     %r5, XER(%r1)
+    std     %r6, PC(%r1)
+    li      %r3, 0
 // R1 = the context, R3 = how the service was left. Back to who has entered it.
 service_left:
     ld      %r4, OWN_FRAME(%r1)
@@ -165,23 +204,65 @@ service_left:
     mtcrf   0x38, %r12                  // CR2 to CR4
     blr
 
-// It goes on behind the call, with all registers but R0, R12, CTR and CR0, which the call has changed.
-service_goes_on:
+// The service wants vector registers: the guest's are stored, and it finds zeros. R1 = the context. It goes on behind the call. The hypervisor uses none of these registers, so what interrupts the service leaves them as they are (service/space.rs).
+service_lends:
+    addi    %r3, %r1, VECTORS_GUEST
+    bl      turnstile_save_vectors
+    addi    %r3, %r1, VECTORS_NONE
+    bl      turnstile_load_vectors
+    lent    %r3
+    mfspr   %r3, SRR0
+    ld      %r4, MSR(%r1)
+    with    %r4
+    mtspr   HSRR0, %r3
+    mtspr   HSRR1, %r4
+    ld      %r0, LR(%r1)
+    ld      %r4, GPR + 32(%r1)
+    ld      %r5, GPR + 40(%r1)
+    ld      %r1, GPR + 8(%r1)
+    mtlr    %r0
     li      %r0, 0
-    std     %r0, GPR(%r1)
-    std     %r0, GPR + 96(%r1)
-    std     %r0, CTR(%r1)
-    .irp    n, 2, 9, 10, 11, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    std     %r\n, GPR + 8 * \n(%r1)
-    .endr
-    mfcr    %r4
-    mfxer   %r5
-    mfspr   %r6, SRR0
-    std     %r4, CR(%r1)
-    std     %r5, XER(%r1)
-    std     %r6, PC(%r1)
+    mtctr   %r0
     li      %r3, 0
-    b       service_left
+    li      %r12, 0
+    mtcrf   0x80, %r0
+    b       turnstile_return_exit
+
+// As turnstile_service_called, of a service that has vector registers: they are the guest's again, and R13 says so.
+    .balign 32
+    .global turnstile_service_called_lent
+turnstile_service_called_lent:
+    std     %r3, GPR + 24(%r1)
+    std     %r4, GPR + 32(%r1)
+    std     %r5, GPR + 40(%r1)
+    addi    %r3, %r1, VECTORS_GUEST
+    bl      turnstile_load_vectors
+    li      %r13, 0
+    ld      %r3, USER_PLAIN(%r1)
+    std     %r13, LENT(%r1)
+    std     %r3, USER(%r1)
+    ld      %r3, GPR + 24(%r1)
+    ld      %r4, GPR + 32(%r1)
+    ld      %r5, GPR + 40(%r1)
+    b       turnstile_service_called
+
+// R3 = the context of a service that was interrupted while it had vector registers, which are in the context.
+    .global turnstile_service_resume_lent
+turnstile_service_resume_lent:
+    out_of_guest %r3
+    mr      %r1, %r3
+    addi    %r3, %r1, VECTORS_GUEST
+    bl      turnstile_save_vectors
+    addi    %r3, %r1, VECTORS_OWN
+    bl      turnstile_load_vectors
+    lent    %r3
+    ld      %r3, PC(%r1)
+    ld      %r4, MSR(%r1)
+    with    %r4
+    .irp    n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    ld      %r\n, GPR + 8 * \n(%r1)
+    .endr
+    b       enter_some
 
 // The light handler of all interrupts: none is done here.
     .balign 32

@@ -14,7 +14,9 @@ use turnstile_arch_common::time::NANOSECONDS;
 use turnstile_service::abi::{Event, REGISTERS};
 use turnstile_service::image::{self, Image};
 
-use super::context::entry::{turnstile_service_enter, turnstile_service_resume};
+use super::context::entry::{
+    turnstile_service_enter, turnstile_service_resume, turnstile_service_resume_lent,
+};
 use super::context::{Context, Fixed};
 use super::report::{self, Cause};
 use super::strikes::Strikes;
@@ -44,6 +46,8 @@ pub struct Space {
     bound: Bound,
     /// How it was left last, but by a call.
     cause: Cell<Cause>,
+    /// Whether it had vector registers when it was interrupted last.
+    had_vectors: Cell<bool>,
     image: Image<'static>,
     /// For who is inside alone: nobody waits.
     memory: Mutex<ServiceMemory>,
@@ -77,9 +81,9 @@ impl Space {
             slice: bound.slice(),
         };
         let context = UnsafeCell::new(Context::new(fixed));
-        let (strikes, cause) = (Strikes::default(), Cell::default());
+        let (strikes, cause, had_vectors) = (Strikes::default(), Cell::default(), Cell::default());
         let (memory, places) = (Mutex::new(memory), Mutex::new(Places::new()));
-        Ok(Self { context, strikes, bound, cause, image, memory, places })
+        Ok(Self { context, strikes, bound, cause, had_vectors, image, memory, places })
     }
 
     /// Returns what is kept of it; for who is inside.
@@ -100,14 +104,31 @@ impl Space {
     #[cold]
     fn interrupted(&self, mut vector: u32) -> Left {
         loop {
+            // Before all else: whoever looks at vector registers finds the guest's.
+            // SAFETY: as for `context`; no reference to it is in use.
+            self.had_vectors.set(unsafe { (*self.context.get()).take_back() });
             if let Some(left) = self.sort(vector) {
                 self.strikes.put_back();
                 return left;
             }
             // SAFETY: as for `Space::resume`, which it is part of, or of the entry; it has not faulted.
-            vector = unsafe { turnstile_service_resume(self.context.get()) };
+            vector = unsafe { self.resume_interrupted() };
             if vector == 0 {
                 return self.called();
+            }
+        }
+    }
+
+    /// Lets it go on where it was interrupted.
+    ///
+    /// # Safety
+    /// As for [`Space::resume`](turnstile_arch_common::service::Space::resume).
+    unsafe fn resume_interrupted(&self) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.had_vectors.get() {
+                true => turnstile_service_resume_lent(self.context.get()),
+                false => turnstile_service_resume(self.context.get()),
             }
         }
     }
@@ -190,11 +211,14 @@ impl turnstile_arch_common::service::Space for Space {
     unsafe fn resume(&self, result: Option<u64>) -> Left {
         // SAFETY: as above.
         let vector = unsafe {
-            let context = self.context.get();
-            if let Some(result) = result {
-                (*context).gpr[3] = result;
+            match result {
+                Some(result) => {
+                    let context = self.context.get();
+                    (*context).gpr[3] = result;
+                    turnstile_service_resume(context)
+                }
+                None => self.resume_interrupted(),
             }
-            turnstile_service_resume(context)
         };
         if vector == 0 { self.called() } else { self.interrupted(vector) }
     }

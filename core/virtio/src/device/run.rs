@@ -11,21 +11,6 @@ use crate::violation::Violation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u16);
 
-/// How a chain goes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Used(u64);
-
-impl Used {
-    /// A place for one.
-    pub const NONE: Self = Self(0);
-
-    /// With the number of bytes that were written to the chain from its beginning.
-    #[inline(always)] // A move.
-    pub const fn new(head: Head, written: u32) -> Self {
-        Self(head.0 as u64 | (written as u64) << 32)
-    }
-}
-
 /// Chains from the next one of a queue on. Until [`Run::complete`] none is taken: whoever drops the run leaves the queue as it was.
 #[derive(Debug)]
 pub struct Run<'a, R> {
@@ -33,6 +18,8 @@ pub struct Run<'a, R> {
     rings: R,
     /// The next available entry to take.
     next: u16,
+    /// The next used entry to write.
+    used: u16,
     /// The driver's index, as it was last read.
     seen: u16,
     /// How many entries can be taken before the driver's index is looked at.
@@ -43,8 +30,8 @@ impl<'a, R: Copy> Run<'a, R> {
     /// Begins with the next chain.
     #[inline(always)] // On the path of every packet: what it keeps in mind stays in registers.
     pub const fn new(queue: &'a mut Queue<R>) -> Self {
-        let (rings, next, seen) = (queue.rings, queue.next, queue.seen);
-        Self { queue, rings, next, seen, ready: 0 }
+        let (rings, next, seen, used) = (queue.rings, queue.next, queue.seen, queue.used);
+        Self { queue, rings, next, used, seen, ready: 0 }
     }
 
     /// Goes on to the next chain that the driver has offered. `None` if there is none now.
@@ -95,20 +82,27 @@ impl<'a, R: Copy> Run<'a, R> {
         self.queue.chain(Token { head: head.0, generation: self.queue.generation })
     }
 
-    /// Takes all chains of the run and returns them, in their order: `used` has one entry for each. The driver sees all of them at once;
-    /// whether it wants an interrupt is asked by [`Queue::publish`], which must follow.
-    #[inline(always)] // On the path of every packet.
-    pub fn complete<M: Memory>(self, memory: &M, used: &[Used]) -> Result<(), Violation>
+    /// Says how a chain goes back: with the number of bytes that are written to it from its beginning. To be called once for each, in their order. The
+    /// driver does not look at that before it is shown: a run that is dropped has written behind what is.
+    #[inline(always)] // On the path of every buffer.
+    pub fn give_back<M: Memory>(&mut self, memory: &M, head: Head, written: u32) -> Result<(), Violation>
     where
         R: Rings<M>,
     {
-        let Self { queue, rings, next, seen, .. } = self;
-        let mut index = queue.used;
-        for entry in used {
-            rings.write_used(memory, index, entry.0)?;
-            index = index.wrapping_add(1);
-        }
+        self.rings.write_used(memory, self.used, u64::from(head.0) | u64::from(written) << 32)?;
+        self.used = self.used.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Takes all chains of the run and returns them, as [`Run::give_back`] has said. The driver sees all of them at once; whether it wants an
+    /// interrupt is asked by [`Queue::publish`], which must follow.
+    #[inline(always)] // On the path of every packet.
+    pub fn complete<M: Memory>(self, memory: &M) -> Result<(), Violation>
+    where
+        R: Rings<M>,
+    {
+        let Self { queue, next, used, seen, .. } = self;
         (queue.next, queue.seen) = (next, seen);
-        queue.show(memory, index)
+        queue.show(memory, used)
     }
 }

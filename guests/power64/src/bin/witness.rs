@@ -60,6 +60,9 @@ const DEEDS: [(u64, u64, u64); 18] = [
     (11, 0, 0),
     (12, 0, 0),
 ];
+/// The deed that asks for vector registers, and says what is wrong with them; and the one that crashes with them.
+const VECTORS: u64 = 18;
+const CRASH_WITH_VECTORS: u64 = 19;
 /// Those that never end.
 const ENDLESS: [u64; 3] = [7, 13, 14];
 
@@ -142,6 +145,7 @@ impl Checks {
             println!("@endless {number} {} us", timer::microseconds(timer::now() - begin));
         }
         if alone {
+            self.vectors();
             self.window();
             self.interrupts();
             self.breakpoints();
@@ -203,6 +207,27 @@ impl Checks {
         if self.deed(NOTHING, 0, 0) != Outcome::Returned(0) {
             self.wrong(format_args!("{what}: the service has crashed"));
         }
+    }
+
+    /// The service has vector registers when it asks for them, and finds nothing of this VM there. They are its own for as long as it runs, also
+    /// if it is interrupted; and this VM's when it is left, also if it crashes or takes too long.
+    fn vectors(&mut self) {
+        let mut longest = 0;
+        for spins in (0..40).map(|bit| 1 << bit) {
+            match self.deed(VECTORS, self.seed, spins) {
+                Outcome::Returned(0) => longest = spins,
+                Outcome::Returned(wrong) => {
+                    self.wrong(format_args!("vectors: {wrong} when it spins {spins} times"));
+                }
+                Outcome::Crashed => break,
+            }
+        }
+        println!("@vectors spins={longest}");
+        if longest == 0 {
+            self.wrong(format_args!("vectors: the service has none"));
+        }
+        self.deed(CRASH_WITH_VECTORS, 0, 0);
+        self.general(VECTORS, self.seed, 1);
     }
 
     /// The service reads and writes this VM's memory, executes none of it, and reaches nothing before and behind it.

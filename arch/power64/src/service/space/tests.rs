@@ -68,6 +68,39 @@ fn physical_interrupts_are_the_hypervisors() {
     assert_eq!(writes(), ["HMER", "service resumes"]);
 }
 
+/// Whatever interrupts it: what is in vector registers outside of it is the guest's.
+#[test]
+fn vector_registers_are_the_guests_again_when_it_is_interrupted() {
+    let space = space();
+    // SAFETY: nobody else has it.
+    let context = || unsafe { &mut *space.context.get() };
+    fakes::set("VSR", 0x5e);
+    let begin = || {
+        fakes::set("VSR", 0x60e5);
+        context().lend();
+        fakes::set("VSR", 0x5e);
+    };
+    begin();
+    for (vector, way) in [(0x980, Left::Interrupt), (0xe00, Left::Fault)] {
+        assert_eq!(left(&space, vector, (AT, STATE), Found::default()), way);
+        assert_eq!((fakes::get("VSR"), context().lending.lent), (0x60e5, 0));
+        fakes::take_log();
+        // SAFETY: as above.
+        assert_eq!(unsafe { space.resume(None) }, Left::Call);
+        assert_eq!(writes(), ["VSR", "service resumes with vectors"]);
+        assert_eq!((fakes::get("VSR"), context().lending.lent), (0x5e, 1), "it has its own");
+    }
+    // Also if it goes on at once.
+    assert_eq!(left(&space, 0xe60, (AT, STATE), Found::default()), Left::Call);
+    assert_eq!(writes(), ["VSR", "HMER", "VSR", "service resumes with vectors"]);
+    // It is killed: whatever interrupts it next, it has none.
+    assert_eq!(left(&space, 0x980, (AT, STATE), Found::default()), Left::Interrupt);
+    assert_eq!(left(&space, 0x980, (AT, STATE), Found::default()), Left::Interrupt);
+    // SAFETY: as above.
+    assert_eq!(unsafe { space.resume(None) }, Left::Call);
+    assert_eq!((writes(), fakes::get("VSR")), (vec!["service resumes"], 0x60e5));
+}
+
 #[test]
 fn what_it_must_not_do_is_a_fault() {
     let space = space();
