@@ -36,9 +36,7 @@ pub fn write(busybox: &Path, file: &Path) -> Result<()> {
 }
 
 /// The folders of a host whose files are programs and what is linked with them.
-const PROGRAMS: [&str; 3] = ["bin", "lib", "lib64"];
-/// The one whose files are what programs read.
-const SHARED: &str = "share";
+const PROGRAMS: [&str; 2] = ["bin", "lib"];
 
 /// An initramfs for a host that runs one program and what that starts: the program is `/init`. `files` are further ones
 /// with their names; those in `modules/` are for the kernel, in the order in which it is to load them, and those in `bin/` and `lib/`
@@ -47,10 +45,8 @@ pub fn host(program: &[u8], files: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
     let is_in = |folder: &str, name: &str| name.split_once('/').is_some_and(|(first, _)| first == folder);
     let build = || {
         let has = |folder: &&str| files.iter().any(|(name, _)| is_in(folder, name));
-        let folders: Vec<&str> = ["dev", "modules", "proc", "sys"]
-            .into_iter()
-            .chain(PROGRAMS.into_iter().chain([SHARED]).filter(has))
-            .collect();
+        let folders: Vec<&str> =
+            ["dev", "modules", "proc", "sys"].into_iter().chain(PROGRAMS.into_iter().filter(has)).collect();
         let mut archive = Archive::new(&folders)?;
         archive.entry("init", PROGRAM, None, program)?;
         for (name, content) in files {

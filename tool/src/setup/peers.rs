@@ -86,15 +86,6 @@ const LINUX_X86: Source = Source {
         ("lib/modules/*/kernel/drivers/crypto/ccp/ccp.ko", "1-ccp"),
         ("lib/modules/*/kernel/arch/x86/kvm/kvm.ko", "2-kvm"),
         ("lib/modules/*/kernel/arch/x86/kvm/kvm-amd.ko", "3-kvm-amd"),
-        ("lib/modules/*/kernel/drivers/block/brd.ko", RAM_DISKS),
-        ("lib/modules/*/kernel/net/llc/llc.ko", NETWORKS[0]),
-        ("lib/modules/*/kernel/net/802/stp.ko", NETWORKS[1]),
-        ("lib/modules/*/kernel/net/bridge/bridge.ko", NETWORKS[2]),
-        ("lib/modules/*/kernel/drivers/net/tun.ko", NETWORKS[3]),
-        ("lib/modules/*/kernel/drivers/net/tap.ko", NETWORKS[4]),
-        ("lib/modules/*/kernel/drivers/vhost/vhost_iotlb.ko", NETWORKS[5]),
-        ("lib/modules/*/kernel/drivers/vhost/vhost.ko", NETWORKS[6]),
-        ("lib/modules/*/kernel/drivers/vhost/vhost_net.ko", NETWORKS[7]),
     ],
     ..LINUX
 };

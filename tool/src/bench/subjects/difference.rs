@@ -31,14 +31,13 @@ fn host(subject: Subject) -> Option<kvm::Host> {
     match subject {
         Subject::KvmVhe => Some(kvm::Host::Vhe),
         Subject::KvmNvhe => Some(kvm::Host::Nvhe),
-        Subject::KvmSvm => Some(kvm::Host::Svm),
         _ => None,
     }
 }
 
 /// Whether a row of a subject is measured so.
 pub fn has(subject: Subject, row: &Row) -> bool {
-    host(subject).is_some_and(|host| host.isa() == row.isa) && (disks::has(row) || networks::has(row))
+    host(subject).is_some() && (disks::has(row) || networks::has(row))
 }
 
 /// What was counted in two boots, of which the second one did `operations` more.
@@ -56,10 +55,10 @@ pub struct Difference {
     pub mitigations: String,
 }
 
-/// Gets what these rows need on an architecture, if it is not in the cache.
-pub fn fetch(layout: &Layout, isa: Isa) -> Result<()> {
-    debian::ensure(layout, isa, Flavour::Cloud)?;
-    monitor::ensure(layout, isa).map(drop)
+/// Gets what these rows need, if it is not in the cache.
+pub fn fetch(layout: &Layout) -> Result<()> {
+    debian::ensure(layout, Isa::Arm64, Flavour::Cloud)?;
+    monitor::ensure(layout).map(drop)
 }
 
 /// Boots twice, and counts.
@@ -85,7 +84,7 @@ fn count(run: &Run<'_>, host: kvm::Host, plan: &Plan, boot: usize) -> Result<(To
     std::fs::create_dir_all(&folder).context(|| format!("cannot create {}", folder.display()))?;
     let out = folder.join("reading.json");
     let words = format!("--monitors=/monitors --settle={}", kvm::SETTLE);
-    let files = files(run.layout, host.isa(), plan, boot, &folder)?;
+    let files = files(run.layout, plan, boot, &folder)?;
     let files: Vec<_> = files.iter().map(|(name, file)| (name.as_str(), file.clone())).collect();
     let mut boot = kvm::boot_host(host, run.layout, &files, plan.cpus, &folder, &words)?;
     boot.counted = true;
@@ -104,21 +103,14 @@ fn count(run: &Run<'_>, host: kvm::Host, plan: &Plan, boot: usize) -> Result<(To
 }
 
 /// The files of the host, with their names.
-fn files(
-    layout: &Layout,
-    isa: Isa,
-    plan: &Plan,
-    boot: usize,
-    folder: &Path,
-) -> Result<Vec<(String, PathBuf)>> {
+fn files(layout: &Layout, plan: &Plan, boot: usize, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let drivers = folder.join("drivers.cpio");
-    write_atomically(&drivers, &debian::initrd_with_drivers(layout, isa, Flavour::Cloud)?)?;
-    let debian = debian(layout, isa)?;
-    let (commands, mut files) = (folder.join("monitors"), monitor::ensure(layout, isa)?.files());
-    let program = images::work(layout, isa)?;
+    write_atomically(&drivers, &debian::initrd_with_drivers(layout, Isa::Arm64, Flavour::Cloud)?)?;
+    let debian = debian(layout)?;
+    let (commands, mut files) = (folder.join("monitors"), monitor::ensure(layout)?.files());
+    let program = images::work(layout, Isa::Arm64)?;
     let program = std::fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
-    let all: Vec<String> =
-        plan.guests.iter().enumerate().map(|(at, guest)| command(isa, at, guest)).collect();
+    let all: Vec<String> = plan.guests.iter().enumerate().map(|(at, guest)| command(at, guest)).collect();
     write_atomically(&commands, all.join("\n").as_bytes())?;
     files.extend([("monitors".to_owned(), commands), ("guest".to_owned(), debian.kernel.clone())]);
     for (at, guest) in plan.guests.iter().enumerate() {
@@ -140,17 +132,11 @@ fn files(
 }
 
 /// QEMU's command for a guest, a word in each line.
-fn command(isa: Isa, at: usize, guest: &Guest) -> String {
+fn command(at: usize, guest: &Guest) -> String {
     let (memory, initrd) = (MEMORY.to_string(), format!("/initrd{at}"));
-    // Of a machine without a device tree the kernel is told where its console is.
-    let (machine, console) = match isa {
-        Isa::X86_64 => ("q35,accel=kvm", "console=ttyS0"),
-        Isa::Arm64 | Isa::Power64 => ("virt,gic-version=3,accel=kvm", ""),
-    };
-    let append = ["quiet", console, &guest.append, "turnstile.run=work,poweroff"];
-    let append = append.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    let append = ["quiet", &guest.append, "turnstile.run=work,poweroff"].join(" ");
     let words = [
-        &["/bin/qemu", "-L", "/share", "-name", "guest,debug-threads=on", "-machine", machine][..],
+        &["/bin/qemu", "-name", "guest,debug-threads=on", "-machine", "virt,gic-version=3,accel=kvm"][..],
         &[
             "-cpu",
             "host",
@@ -176,7 +162,7 @@ mod tests {
     use crate::bench::rows;
 
     #[test]
-    fn hosts_have_devices() {
+    fn arm64_hosts_have_devices() {
         let row = |isa, name: &str| rows::select(isa, &[name.to_owned()]).unwrap()[0];
         for name in ["disk-write", "packet", "packet-sleeping", "segment"] {
             let row = row(Isa::Arm64, name);
@@ -186,22 +172,15 @@ mod tests {
         assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "packet-1cpu")), "each vCPU has a CPU of its own");
         assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "packet-pairs")), "a tap has one pair of queues");
         assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "drive-read")));
-        for name in ["disk-write", "packet"] {
-            assert!(
-                has(Subject::KvmSvm, row(Isa::X86_64, name)) && !has(Subject::KvmSvm, row(Isa::Arm64, name))
-            );
-            assert!(
-                !has(Subject::KvmHv, row(Isa::Power64, name))
-                    && !has(Subject::Kvm61Svm, row(Isa::X86_64, name))
-            );
-        }
+        assert!(!has(Subject::KvmSvm, row(Isa::X86_64, "disk-write")));
+        assert!(!has(Subject::KvmSvm, row(Isa::X86_64, "packet")));
     }
 
     #[test]
     fn the_monitor_reads_words_in_lines() {
         let device = vec!["-device".to_owned(), "a-device".to_owned()];
         let (append, told) = ("a=b".to_owned(), ["1".to_owned(), "2".to_owned()]);
-        let command = command(Isa::Arm64, 1, &Guest { append, serial: "stdio", device, told });
+        let command = command(1, &Guest { append, serial: "stdio", device, told });
         let words: Vec<&str> = command.lines().collect();
         assert_eq!((words[0], words.contains(&"")), ("/bin/qemu", false));
         let after = |word: &str| words[1 + words.iter().position(|found| *found == word).unwrap()];

@@ -43,13 +43,13 @@ set -e
 
 /// Whether it is a row of packets between CPUs of their own, by one pair of queues: a tap has one.
 pub fn has(row: &Row) -> bool {
-    row.peer && row.shared.is_none() && !row.pairs && row.isa != Isa::Power64
+    row.peer && row.shared.is_none() && !row.pairs && row.isa == Isa::Arm64
 }
 
 /// Two guests on a network. The second boot does twice as much; of packets after a silence, it sends them, and the first one is silent.
 pub fn plan(run: &Run<'_>, host: &Peer) -> Result<Plan> {
     let operations = operations(run.row, run.iterations);
-    let shell = debian(run.layout, run.row.isa)?.kernel.with_file_name(SHELL);
+    let shell = debian(run.layout)?.kernel.with_file_name(SHELL);
     let shell = std::fs::read(&shell).context(|| format!("cannot read {}", shell.display()))?;
     Ok(Plan {
         cpus: 4,
