@@ -9,7 +9,7 @@ use turnstile_virtio::device::{Chain, Place, Segments, Span};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::violation::Violation;
 
-use crate::packet::{FIRST, FRONT, HEAD, NEEDS_CHECKSUM, Packet, SHORT, SHORTEST};
+use crate::packet::{FIRST, FRONT, HEAD, NEEDS_CHECKSUM, Open, Packet, SHORT, SHORTEST};
 use crate::plain::Plain;
 use crate::settings::{Accepts, SENDS, TAKES};
 
@@ -44,15 +44,6 @@ pub struct Gso {
     pub payload: usize,
     /// How many bytes of payload a packet has at most.
     pub size: u32,
-}
-
-/// A checksum that is open: of the bytes from `start`, to be stored at `start + offset`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Open {
-    /// Where it begins.
-    pub start: usize,
-    /// Where it is stored, from there.
-    pub offset: usize,
 }
 
 /// A packet with up to `N` buffers; reused for the next one.

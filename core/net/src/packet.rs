@@ -18,6 +18,15 @@ pub(crate) const FRONT: usize = NetworkHeader::LENGTH + HEAD;
 /// A flag of the header: the checksum is open.
 pub(crate) const NEEDS_CHECKSUM: u8 = 1;
 
+/// A checksum that is open: of the bytes from `start`, to be stored at `start + offset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Where it begins.
+    pub start: usize,
+    /// Where it is stored, from there.
+    pub offset: usize,
+}
+
 /// A packet on its way: its first bytes, and where the others are.
 #[derive(Debug)]
 pub struct Packet<'a> {

@@ -9,8 +9,7 @@ use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
-use crate::frame::Open;
-use crate::packet::{FIRST, NEEDS_CHECKSUM, SHORT, SHORTEST};
+use crate::packet::{FIRST, NEEDS_CHECKSUM, Open, SHORT, SHORTEST};
 use crate::receive::Broken;
 use crate::transfer::Transfer;
 

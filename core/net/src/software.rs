@@ -8,7 +8,8 @@ use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 use crate::checksum::Sum;
-use crate::frame::{Frame, Gso, Open};
+use crate::frame::{Frame, Gso};
+use crate::packet::Open;
 use crate::packet::{FRONT, Packet};
 use crate::receive::{Broken, Delivery, Room};
 use crate::transfer::Transfer;

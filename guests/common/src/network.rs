@@ -8,6 +8,7 @@
 
 mod attacks;
 mod bare;
+mod buffers;
 mod driver;
 mod pairs;
 mod segment;

@@ -3,7 +3,8 @@
 
 use core::sync::atomic::{Ordering, fence};
 
-use super::driver::{FEATURES, SIZE};
+use super::buffers::SIZE;
+use super::driver::FEATURES;
 use crate::random::Random;
 use crate::virtio::attacks::{Attack, configuration, places};
 use crate::virtio::ring::areas;

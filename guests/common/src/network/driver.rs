@@ -5,11 +5,12 @@
 use turnstile_virtio::config::{Network, NetworkHeader};
 use turnstile_virtio::driver::Used;
 use turnstile_virtio::features::Features;
-use turnstile_virtio::ring::{Buffer, Options};
+use turnstile_virtio::ring::Options;
 
+use super::buffers::{BUFFER, END as MEMORY_END, PAYLOAD, RECEIVE, ROOM, Ring, SEND, SIZE, buffer, offer};
 use super::pairs;
 use super::segment::{self, Came, IPV4};
-use crate::virtio::ring::{self, Ram, Wrong};
+use crate::virtio::ring::{Ram, Wrong};
 use crate::virtio::{Function, NO_VECTOR, PATIENCE};
 use crate::{clock, options};
 
@@ -24,18 +25,6 @@ pub const MARK: u16 = 4;
 pub const COUNT: u16 = 5;
 /// The number of the last end of all.
 pub const LAST: u64 = 1;
-/// Descriptors of each queue.
-pub const SIZE: u16 = 128;
-/// The queues.
-const RECEIVE: u16 = 0;
-const SEND: u16 = 1;
-/// Where the buffers of a queue are in [`Machine::memory`](crate::virtio::Machine::memory): a descriptor has one.
-const BUFFERS: u64 = 0x1_0000;
-const ROOM: u64 = 0x3_8000;
-/// Bytes of a buffer: Linux takes those of 1536 bytes for packets of the usual size.
-pub const BUFFER: u64 = 1536;
-/// Where the payload of a segment that is sent is: there is one at a time. With two pairs of queues nobody sends segments.
-pub const PAYLOAD: u64 = BUFFERS + 2 * ROOM;
 /// Bytes of a header.
 const HEADER: u64 = NetworkHeader::LENGTH as u64;
 /// Where it says how many buffers a packet takes.
@@ -51,8 +40,7 @@ const SAID: u64 = 14;
 /// How long nothing may come, in microseconds.
 pub const SILENCE: u64 = 10 * PATIENCE;
 
-const _: () =
-    assert!(BUFFER * SIZE as u64 <= ROOM && PAYLOAD + segment::PAYLOAD <= 0x9_0000, "buffers are in memory");
+const _: () = assert!(PAYLOAD + segment::PAYLOAD <= MEMORY_END, "a segment is in memory");
 
 /// What Linux accepts.
 pub const FEATURES: Features = Features::VERSION_1
@@ -73,21 +61,6 @@ pub const FEATURES: Features = Features::VERSION_1
     .union(Network::CTRL_RX)
     .union(Network::CTRL_VLAN)
     .union(Network::GUEST_ANNOUNCE);
-
-/// Where a buffer of a queue is, of which each has so many bytes.
-pub fn buffer(ring: &Ring<'_>, index: u16, bytes: u64) -> u64 {
-    let first = if ring.number == pairs::RECEIVE { PAYLOAD } else { BUFFERS + ROOM * u64::from(ring.number) };
-    ring.ram.0.memory + first + bytes * u64::from(index)
-}
-
-/// Offers so many bytes of memory. Returns the descriptor.
-pub fn offer(ring: &mut Ring<'_>, address: u64, length: u64) -> Result<u16, Wrong> {
-    let writable = ring.number.is_multiple_of(2);
-    let buffer = Buffer { address, length: length as u32, writable };
-    ring.queue.add(&ring.ram, &[buffer]).map_err(|_| "no descriptor is free")
-}
-
-pub type Ring<'a> = ring::Ring<'a, { SIZE as usize }>;
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

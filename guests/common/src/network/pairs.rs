@@ -5,13 +5,12 @@
 use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::ring::{Buffer, Options};
 
-use super::driver::{BUFFER, PAYLOAD, Ring, buffer, offer};
+use super::buffers::{BUFFER, END, PAYLOAD, RECEIVE_ALSO, Ring, buffer, offer};
 use crate::clock;
 use crate::virtio::ring::{self, Ram};
 use crate::virtio::{Function, NO_VECTOR, PATIENCE};
 
-/// Its queues, and that for commands, which is behind both pairs.
-pub const RECEIVE: u16 = 2;
+/// Its queue that sends, and that for commands, which is behind both pairs.
 const SEND: u16 = 3;
 const COMMANDS: u16 = 4;
 /// How many buffers it has: for what comes before the device knows by which pair this driver sends.
@@ -32,7 +31,7 @@ const DATAGRAM: [u64; 4] = [0x320000450008, 0xa000011400000, 0x400200000a0100, 0
 /// Where in a datagram it is said what it is.
 pub const SAID: u64 = 42;
 
-const _: () = assert!(ANSWER < 0x9_0000, "it is in memory");
+const _: () = assert!(ANSWER < END, "it is in memory");
 
 /// The queue of commands, of which there is one at a time.
 type Commands<'a> = ring::Ring<'a, 16>;
@@ -51,7 +50,7 @@ pub fn begin(ram: &Ram<'_>, address: u64) -> u64 {
 
 /// Enables the queues. Returns the one that receives, with its buffers, and the one for commands.
 pub fn enable<'a>(function: &Function<'a>, options: Options) -> Option<(Ring<'a>, Commands<'a>)> {
-    let mut receive = Ring::new(function, RECEIVE, 0, options)?;
+    let mut receive = Ring::new(function, RECEIVE_ALSO, 0, options)?;
     for index in 0..BUFFERS {
         let address = buffer(&receive, index, BUFFER);
         offer(&mut receive, address, BUFFER).ok()?;
