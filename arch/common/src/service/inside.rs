@@ -461,7 +461,7 @@ impl<S: Space> Service<S> {
         let touched = unsafe {
             self.space.excuse(|| {
                 let touched = self.outside.touch(member, window.guest + offset);
-                if touched == Touch::Again {
+                if matches!(touched, Touch::Again | Touch::Dry) {
                     meanwhile.wait();
                 }
                 touched
@@ -469,7 +469,7 @@ impl<S: Space> Service<S> {
         };
         match touched {
             Touch::Foreign => false,
-            Touch::Again => true,
+            Touch::Again | Touch::Dry => true,
             // SAFETY: as above; it is cleared, because it is mapped for the guest.
             Touch::Mapped => unsafe { self.space.supply(&window, offset) },
         }

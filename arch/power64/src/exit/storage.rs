@@ -65,7 +65,7 @@ extern "C" fn first_touch(frame: &Frame) -> u32 {
     match resident(frame).vm.life().ram.touch(ASDR.read() & REAL) {
         Touch::Foreign => return Code::FULL,
         Touch::Mapped => frame.timing.count(Counted::FirstTouch),
-        Touch::Again => {}
+        Touch::Again | Touch::Dry => {}
     }
     done(frame)
 }
