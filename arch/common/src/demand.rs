@@ -45,6 +45,17 @@ pub trait Clear: Sized {
     fn close(self);
 }
 
+/// Where the memory of a VM comes from, and when.
+#[derive(Clone, Copy, Debug)]
+pub enum Backing {
+    /// All of it is its own, cleared and mapped before it starts.
+    AtStart,
+    /// All of it is its own, cleared and mapped when it is first touched.
+    OnDemand,
+    /// Each block is taken from a pool when it is first touched.
+    Pool(&'static Pool),
+}
+
 /// What has become of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
@@ -261,6 +272,21 @@ pub unsafe fn place<F: Format, C: Clear>(
     let slot = blocks.slot(address, PhysAddr(0), attributes, read)?;
     let unmapped = slot.progress.map(|progress| progress.host).filter(|host| *host != 0);
     slot.mapped.map(|host| host.0).or(unmapped)
+}
+
+/// Returns where the block that contains `address` is, if it is mapped.
+///
+/// # Safety
+/// As for [`touch`].
+pub unsafe fn mapped<F: Format, C: Clear>(
+    blocks: &Blocks<F>,
+    address: u64,
+    attributes: F::Attributes,
+) -> Option<u64> {
+    // SAFETY: as for `place`.
+    let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
+    let read = |table, index| C::in_memory(word(table, index).load(Ordering::Acquire));
+    Some(blocks.slot(address, PhysAddr(0), attributes, read)?.mapped?.0)
 }
 
 /// [`settle`] for all blocks that `size` bytes from `address` on are in. `place` says where a block is; one that has no place is left.

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the machines of all architectures do alike.
 
+#[cfg(not(target_arch = "aarch64"))]
+use turnstile_bundle::Mapping;
 use turnstile_bundle::VmSpec;
 use turnstile_vm::lifecycle::OnCrash;
 
+#[cfg(not(target_arch = "aarch64"))]
+use crate::arch::memory::Backing;
 use crate::arch::memory::{self, GuestMemory};
 
 /// What is to happen when the guest of a VM has crashed.
@@ -11,6 +15,15 @@ pub fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
     match spec.on_crash {
         turnstile_bundle::OnCrash::Stop => OnCrash::Stop,
         turnstile_bundle::OnCrash::Restart => OnCrash::Restart,
+    }
+}
+
+/// Where the memory of a VM comes from.
+#[cfg(not(target_arch = "aarch64"))]
+pub fn backing(spec: &VmSpec<'_>) -> Backing {
+    match spec.mapping {
+        Mapping::AtStart => Backing::AtStart,
+        Mapping::OnDemand => Backing::OnDemand,
     }
 }
 

@@ -15,6 +15,9 @@ pub mod service;
 pub mod user;
 
 #[cfg(target_os = "none")]
+pub use turnstile_arch_common::demand::Backing;
+
+#[cfg(target_os = "none")]
 pub use guest::GuestMemory;
 #[cfg(target_os = "none")]
 pub use host::{Error, STACK_BLOCK, free_bytes, init, pages, stack};

@@ -16,6 +16,9 @@ mod tables;
 pub mod user;
 
 #[cfg(target_os = "none")]
+pub use turnstile_arch_common::demand::Backing;
+
+#[cfg(target_os = "none")]
 pub use guest::GuestMemory;
 #[cfg(target_os = "none")]
 pub use host::{

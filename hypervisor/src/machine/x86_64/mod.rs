@@ -9,9 +9,7 @@ use core::cmp::Reverse;
 use core::fmt;
 use core::mem::ManuallyDrop;
 
-use turnstile_bundle::{
-    Apic, Machine as Kind, Mapping, Paravirt, Pc, Schedule, ServiceDevice, TripleFault, VmSpec,
-};
+use turnstile_bundle::{Apic, Machine as Kind, Paravirt, Pc, Schedule, ServiceDevice, TripleFault, VmSpec};
 use turnstile_machine::Functions;
 use turnstile_machine::pc;
 use turnstile_machine::pc::boot::{self, BootError, Start};
@@ -23,7 +21,7 @@ use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
 use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
-use crate::arch::memory::{self, GuestMemory, Piece};
+use crate::arch::memory::{self, Backing, GuestMemory, Piece};
 use crate::arch::service::Window;
 use crate::arch::state::start::{BootState, Mode};
 use crate::arch::vm::Thread;
@@ -95,7 +93,7 @@ pub fn message(vm: &'static Vm, address: u64, data: u64) -> bool {
 /// When there is not enough.
 pub fn storage(size: u64, image: &[u8]) -> Result<u64, Error> {
     // Nobody runs in it: its tables are never used.
-    let mut memory = GuestMemory::new(&[(0, size)], false, (&Crew::new(), &|| ()))?;
+    let mut memory = GuestMemory::new(&[(0, size)], Backing::AtStart, (&Crew::new(), &|| ()))?;
     memory.load(0, image)?;
     Ok(ManuallyDrop::new(memory).base())
 }
@@ -165,7 +163,7 @@ impl Machine {
         let spec = &self.spec;
         let source = shared::source(spec, self.functions);
         let plan = boot::plan(&source).map_err(Error::Boot)?;
-        let memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand, crew)?;
+        let memory = GuestMemory::new(&pc::ram(spec.memory), shared::backing(spec), crew)?;
         cleared();
         shared::filled(memory, |memory| {
             for load in &plan.loads {
