@@ -9,7 +9,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_paging::{BLOCK, Blocks, Format};
-use turnstile_pool::Pool;
+pub use turnstile_pool::Pool;
 
 use crate::demand::{self, Clear, Touch, block};
 
@@ -202,5 +202,167 @@ impl<F: Format> Pooled<F> {
     /// Says whether it is the same VM's memory of the same life.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.pinned, &other.pinned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use turnstile_paging::{Nested, NestedAttributes, PageTable, PhysAddr};
+
+    use super::*;
+    use crate::heap::Heap;
+
+    /// A machine that clears nothing: the blocks are no memory of the test.
+    struct Nothing;
+
+    impl Clear for Nothing {
+        unsafe fn open(_: u64) -> Self {
+            Self
+        }
+
+        fn clear(&mut self, _: u64, _: u64) {}
+
+        fn close(self) {}
+    }
+
+    const RAM: NestedAttributes = NestedAttributes::RAM;
+    /// Where the pool begins.
+    const BASE: u64 = 0x100 * BLOCK;
+    /// Blocks of the VM.
+    const BLOCKS: u64 = 80;
+
+    struct Machine {
+        table: PageTable<Nested>,
+        pool: &'static Pool,
+        pooled: Pooled<Nested>,
+    }
+
+    /// A VM, and a pool of so many blocks.
+    fn machine(count: usize) -> Machine {
+        let mut table = PageTable::new(Nested::new(true, 48), &mut Heap).unwrap();
+        table.map_on_demand(&mut Heap, 0, PhysAddr(0), BLOCKS * BLOCK, RAM).unwrap();
+        let pool = Box::leak(Box::new(Pool::new(BASE, BLOCK, count)));
+        let pooled = Pooled::new(table.blocks(), pool, BLOCKS * BLOCK);
+        Machine { table, pool, pooled }
+    }
+
+    impl Machine {
+        fn host(&self, address: u64, size: u64) -> Result<u64, Missing> {
+            // SAFETY: tables of the test.
+            unsafe { self.pooled.host::<Nothing>(address, size, RAM) }
+        }
+
+        fn is_mapped(&self, number: u64) -> bool {
+            self.table.translate(&Heap, number * BLOCK).is_some()
+        }
+
+        fn give_back(&self, blocks: Range<u64>, invalidate: impl Fn()) -> u64 {
+            let blocks = blocks.start * BLOCK..blocks.end * BLOCK;
+            // SAFETY: nobody uses the tables of the test.
+            unsafe { self.pooled.give_back::<Nothing>(blocks, RAM, invalidate) }
+        }
+    }
+
+    #[test]
+    fn an_address_is_where_the_tables_say() {
+        let machine = machine(4);
+        assert_eq!(machine.host(5 * BLOCK + 8, 8), Ok(BASE + 8));
+        assert_eq!(machine.host(5 * BLOCK, 8), Ok(BASE), "it stays there");
+        assert_eq!(machine.host(3 * BLOCK, 8), Ok(BASE + BLOCK));
+        assert_eq!(machine.host(4 * BLOCK, 8), Ok(BASE + 2 * BLOCK));
+        assert_eq!(machine.host(4 * BLOCK - 4, 8), Ok(BASE + 2 * BLOCK - 4), "one behind the other");
+        assert_eq!(machine.host(5 * BLOCK - 4, 8), Err(Missing::Foreign), "no one address");
+        assert_eq!(machine.host(9 * BLOCK - 4, 8), Err(Missing::Dry), "half of it is there");
+        assert_eq!(machine.host(9 * BLOCK, 8), Err(Missing::Dry));
+        assert_eq!(machine.host(8 * BLOCK + 8, 8), Ok(BASE + 3 * BLOCK + 8), "which stays");
+        assert_eq!(machine.host(512 * BLOCK, 8), Err(Missing::Foreign));
+    }
+
+    #[test]
+    fn what_is_given_back_is_nobodys_before_all_have_forgotten_it() {
+        let machine = machine(4);
+        for number in [1, 2, 3] {
+            machine.host(number * BLOCK, 1).unwrap();
+        }
+        machine.pooled.pin(2 * BLOCK + 8, 8);
+        let calls = Cell::new(0);
+        let given = machine.give_back(0..5, || {
+            calls.set(calls.get() + 1);
+            assert!(
+                [1, 3].into_iter().all(|number| !machine.is_mapped(number)),
+                "walks find nothing any more"
+            );
+            assert_eq!(machine.pool.free(), 1, "and nobody has it");
+            // SAFETY: as above.
+            let touched = unsafe { machine.pooled.touch::<Nothing>(BLOCK, RAM, || false) };
+            assert_eq!((touched, machine.pool.free()), (Touch::Again, 1), "nor a new one there");
+        });
+        assert_eq!((given, calls.get(), machine.pool.free()), (2, 1, 3));
+        assert!(machine.is_mapped(2), "what is pinned stays");
+        assert_eq!(machine.give_back(0..5, || panic!("nothing has gone")), 0);
+        assert!(machine.host(3 * BLOCK, 1).is_ok(), "another one comes at the next touch");
+    }
+
+    #[test]
+    fn parts_of_blocks_stay() {
+        let machine = machine(4);
+        for number in 0..3 {
+            machine.host(number * BLOCK, 1).unwrap();
+        }
+        // SAFETY: as above.
+        let given = unsafe { machine.pooled.give_back::<Nothing>(1..3 * BLOCK - 1, RAM, || ()) };
+        assert_eq!((given, [0, 1, 2].map(|number| machine.is_mapped(number))), (1, [true, false, true]));
+    }
+
+    #[test]
+    fn a_pin_across_a_border_is_of_both_blocks() {
+        let machine = machine(80);
+        machine.pooled.pin(64 * BLOCK - 1, 2);
+        for number in 62..66 {
+            machine.host(number * BLOCK, 1).unwrap();
+        }
+        assert_eq!((machine.give_back(0..BLOCKS, || ()), machine.pooled.pinned_bytes()), (2, 2 * BLOCK));
+        assert_eq!([62, 63, 64, 65].map(|number| machine.is_mapped(number)), [false, true, true, false]);
+        machine.pooled.pin(u64::MAX - 8, 8);
+    }
+
+    #[test]
+    fn many_go_at_once_and_tlbs_are_told_seldom() {
+        let machine = machine(BLOCKS as usize);
+        for number in 0..BLOCKS {
+            machine.host(number * BLOCK, 1).unwrap();
+        }
+        let calls = Cell::new(0);
+        assert_eq!(machine.give_back(0..BLOCKS, || calls.set(calls.get() + 1)), BLOCKS);
+        assert_eq!((calls.get(), machine.pool.free()), (2, BLOCKS as usize));
+    }
+
+    #[test]
+    fn all_returns_when_the_memory_is_over() {
+        for keeps_pinned in [false, true] {
+            let machine = machine(8);
+            for number in [0, 7, 70] {
+                machine.host(number * BLOCK, 1).unwrap();
+            }
+            machine.pooled.pin(7 * BLOCK, 1);
+            // One of which a slice is cleared.
+            // SAFETY: as above.
+            unsafe { machine.pooled.touch::<Nothing>(9 * BLOCK, RAM, || true) };
+            assert_eq!(machine.pool.free(), 4);
+            // SAFETY: as above.
+            unsafe { machine.pooled.release::<Nothing>(0..BLOCKS * BLOCK, RAM, keeps_pinned) };
+            assert_eq!(machine.pool.free(), if keeps_pinned { 7 } else { 8 });
+        }
+    }
+
+    #[test]
+    fn parts_are_in_one_block_each() {
+        let of = |address, size| parts(address, size).collect::<Vec<_>>();
+        assert_eq!(of(8, 16), [(8, 16)]);
+        assert_eq!(of(BLOCK - 1, BLOCK + 2), [(BLOCK - 1, 1), (BLOCK, BLOCK), (2 * BLOCK, 1)]);
+        assert_eq!(of(8, 0), []);
+        assert_eq!(of(u64::MAX - 1, 8), [(u64::MAX - 1, 1)], "it ends");
     }
 }

@@ -54,7 +54,7 @@ impl Progress {
     #[inline] // As above.
     pub const fn entry(self) -> u64 {
         let taken = if self.taken { Self::TAKEN } else { 0 };
-        let host = self.host / BLOCK << Self::HOST_SHIFT & Self::HOST;
+        let host = (self.host / BLOCK) << Self::HOST_SHIFT & Self::HOST;
         (self.cleared & 0xffff) << Self::CLEARED_SHIFT | taken | host
     }
 }

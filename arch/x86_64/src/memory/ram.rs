@@ -277,6 +277,54 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_from_a_pool_is_where_the_tables_say() {
+        use turnstile_arch_common::heap::Heap;
+        use turnstile_arch_common::pooled::Pool;
+        use turnstile_paging::{PageTable, PhysAddr};
+        let memory = vec![0xee_u8; 4 * BLOCK as usize].leak();
+        let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
+        // The first block of the memory is no block of the pool: the VM's first megabytes are its own.
+        let pool: &Pool = Box::leak(Box::new(Pool::new(host + BLOCK, BLOCK, 2)));
+        let mut table = PageTable::new(Nested::new(true, 48), &mut Heap).unwrap();
+        table.map(&mut Heap, 0, PhysAddr(host), 0xa_0000, NestedAttributes::RAM).unwrap();
+        table.map_on_demand(&mut Heap, BLOCK, PhysAddr(0), 3 * BLOCK, NestedAttributes::RAM).unwrap();
+        let pieces = [
+            Piece { guest: 0, size: 0xa_0000, host },
+            Piece { guest: BLOCK, size: 3 * BLOCK, host: Piece::FROM_POOL },
+        ];
+        let pooled = Pooled::new(table.blocks(), pool, 4 * BLOCK);
+        let ram = GuestRam::new(pieces.into_iter()).from_pool(pooled);
+        assert_eq!(
+            (ram.host(0x1238, 8), ram.host_in_page(0x9_fff8)),
+            (Some(host + 0x1238), Some(host + 0x9_fff8))
+        );
+        assert_eq!((ram.host(0x9_fff9, 8), ram.host(0xa_0000, 1)), (None, None));
+        assert!(ram.contains(3 * BLOCK, BLOCK) && !ram.contains(4 * BLOCK, 1) && !ram.contains(BLOCK - 1, 1));
+        assert_eq!(pool.free(), 2, "who asks that touches nothing");
+        let there = ram.host_in_page(3 * BLOCK + 8).unwrap();
+        assert_eq!(there, host + BLOCK + 8);
+        // SAFETY: memory of the test.
+        assert!((0..BLOCK).all(|at| unsafe { ((host + BLOCK + at) as *const u8).read_volatile() } == 0));
+        assert_eq!(ram.touch(3 * BLOCK, || true), Touch::Again, "a vCPU was faster");
+        assert_eq!(ram.touch(BLOCK, || false), Touch::Mapped);
+        assert_eq!(
+            (ram.host(BLOCK, 8), ram.host_to_keep(BLOCK + 16, 8)),
+            (Some(host + 2 * BLOCK), Some(host + 2 * BLOCK + 16))
+        );
+        assert_eq!(ram.touch(2 * BLOCK, || false), Touch::Dry);
+        assert_eq!((ram.host(2 * BLOCK, 8), ram.is_dry(2 * BLOCK, 8)), (None, true));
+        assert!(![0x1000, 3 * BLOCK, 4 * BLOCK].into_iter().any(|address| ram.is_dry(address, 8)));
+        // SAFETY: nobody uses the tables of the test.
+        let given = unsafe { ram.give_back(0..u64::MAX, || ()) };
+        assert_eq!((given, pool.free()), (1, 1), "what is kept stays");
+        assert!(table.translate(&Heap, 0x1000).is_some(), "and what is the VM's own");
+        assert!(!ram.is_dry(2 * BLOCK, 8));
+        // SAFETY: as above.
+        unsafe { ram.release() };
+        assert_eq!(pool.free(), 2);
+    }
+
+    #[test]
     fn only_what_is_ram_has_an_address() {
         let low = Piece { guest: 0, size: 0xa_0000, host: 0x4000_0000 };
         let high = Piece { guest: 0x10_0000, size: 0x10_0000, host: 0x4010_0000 };
