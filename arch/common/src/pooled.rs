@@ -66,6 +66,29 @@ impl<F: Format> Pooled<F> {
         unsafe { demand::touch_pooled::<F, C>(&self.blocks, address, self.pool, attributes, is_wanted) }
     }
 
+    /// As [`Pooled::touch`], for who is to know where the block is, once it is mapped, whoever has mapped it.
+    ///
+    /// # Errors
+    /// What [`Pooled::touch`] says, if it is not mapped yet.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn reach<C: Clear>(
+        &self,
+        address: u64,
+        attributes: F::Attributes,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<u64, Touch> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.touch::<C>(address, attributes, is_wanted) } {
+            Touch::Mapped | Touch::Again => {
+                // SAFETY: as above.
+                unsafe { demand::mapped::<F, C>(&self.blocks, address, attributes) }.ok_or(Touch::Again)
+            }
+            touched => Err(touched),
+        }
+    }
+
     /// Returns the physical address of `size` bytes, which are cleared and mapped before if they are not yet.
     ///
     /// # Errors
@@ -278,6 +301,17 @@ mod tests {
         assert_eq!(machine.host(9 * BLOCK, 8), Err(Missing::Dry));
         assert_eq!(machine.host(8 * BLOCK + 8, 8), Ok(BASE + 3 * BLOCK + 8), "which stays");
         assert_eq!(machine.host(512 * BLOCK, 8), Err(Missing::Foreign));
+    }
+
+    #[test]
+    fn who_reaches_a_block_is_told_where_it_is() {
+        let machine = machine(1);
+        // SAFETY: as above.
+        let reach =
+            |address, is_wanted: bool| unsafe { machine.pooled.reach::<Nothing>(address, RAM, || is_wanted) };
+        assert_eq!(reach(BLOCK + 8, true), Err(Touch::Again), "a slice of it is cleared");
+        assert_eq!([reach(BLOCK + 8, false), reach(BLOCK + 8, true)], [Ok(BASE), Ok(BASE)]);
+        assert_eq!([reach(0, false), reach(512 * BLOCK, false)], [Err(Touch::Dry), Err(Touch::Foreign)]);
     }
 
     #[test]

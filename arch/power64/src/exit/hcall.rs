@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
-use turnstile_papr::rtas;
+use turnstile_papr::{page_init, rtas};
 
 use super::{Answer, Arguments, calls, interrupts, xics};
 use crate::cpu::regs::SPRG0;
@@ -228,7 +228,9 @@ pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
     let [first, second, third, fourth, ..] = arguments;
     let code = match call {
         Hcall::RegisterVpa if calls::is_dry(vcpu, [(third, 1)]) => return again(frame, call, arguments),
-        Hcall::PageInit if calls::is_dry(vcpu, [(second, 1), (third, 1)]) => {
+        Hcall::PageInit
+            if calls::is_dry(vcpu, page_init::pages([first, second, third]).map(|page| (page, 1))) =>
+        {
             return again(frame, call, arguments);
         }
         Hcall::Rtas if calls::is_dry(vcpu, [(first, rtas::BLOCK)]) => return again(frame, call, arguments),

@@ -12,6 +12,8 @@ pub mod kept;
 pub mod partition;
 mod ram;
 pub mod service;
+#[cfg(test)]
+pub(crate) mod tests;
 pub mod user;
 
 #[cfg(target_os = "none")]

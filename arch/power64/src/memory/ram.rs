@@ -134,6 +134,11 @@ impl GuestRam {
 
     /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
     pub fn reach(&self, address: u64) -> Touch {
+        if let Some(pooled) = &self.pooled {
+            // SAFETY: as for `settle_pooled`.
+            let reached = unsafe { pooled.reach::<Block>(address, PartitionAttributes::RAM, NOT_WANTED) };
+            return reached.map_or_else(|touched| touched, |_| Touch::Mapped);
+        }
         self.with_block(address, |blocks, host| {
             // SAFETY: as for `settle`.
             unsafe { demand::reach::<_, Block>(blocks, address, host, PartitionAttributes::RAM, NOT_WANTED) }
@@ -228,7 +233,39 @@ impl GuestRam {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{BigEndian, Machine, pooled};
     use super::*;
+
+    #[test]
+    fn what_comes_from_a_pool_is_where_the_tables_say() {
+        let Machine { ram, pool, host, .. } = pooled(2, 4);
+        let there = ram.host_word(3 * BLOCK + 8).unwrap();
+        assert_eq!((there, ram.settled_word(3 * BLOCK + 8)), (host + 8, None));
+        // SAFETY: memory of the test.
+        assert!((0..BLOCK).all(|at| unsafe { ((host + at) as *const u8).read_volatile() } == 0));
+        assert_eq!(
+            [ram.touch(3 * BLOCK), ram.touch(BLOCK), ram.touch(2 * BLOCK), ram.touch(4 * BLOCK)],
+            [Touch::Again, Touch::Mapped, Touch::Dry, Touch::Foreign]
+        );
+        assert_eq!([ram.reach(3 * BLOCK), ram.reach(2 * BLOCK)], [Touch::Mapped, Touch::Dry]);
+        assert_eq!(ram.host_to_keep(BLOCK + 16, 8), Some(host + BLOCK + 16));
+        assert_eq!((ram.host(2 * BLOCK, 8), ram.is_dry(2 * BLOCK, 8)), (None, true));
+        assert_eq!(
+            (ram.host(4 * BLOCK, 1), ram.is_dry(4 * BLOCK, 1), ram.is_dry(BLOCK, 8)),
+            (None, false, false)
+        );
+        // SAFETY: nobody uses the tables of the test.
+        let given = unsafe { ram.give_back(0..u64::MAX, || ()) };
+        assert_eq!((given, pool.free(), ram.kept_bytes()), (1, 1, BLOCK), "what is kept stays");
+        // SAFETY: as above.
+        unsafe { ram.release(true) };
+        assert_eq!(pool.free(), 1);
+        // SAFETY: as above.
+        unsafe { ram.release(false) };
+        assert_eq!(pool.free(), 2);
+        let other = pooled(2, 4).ram;
+        assert!(ram == ram.clone() && ram != other && ram != GuestRam::new(0, 4 * BLOCK));
+    }
 
     #[test]
     fn what_begins_in_a_page_of_ram_is_in_it() {
@@ -240,7 +277,6 @@ mod tests {
 
     #[test]
     fn what_the_hypervisor_reaches_of_memory_on_demand_is_cleared() {
-        use turnstile_arch_common::heap::Heap;
         use turnstile_paging::{PageTable, PhysAddr};
         let memory = vec![0xee_u8; 4 * BLOCK as usize].leak();
         let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
@@ -263,22 +299,6 @@ mod tests {
         assert!((2 * BLOCK..3 * BLOCK).all(|offset| byte(host + offset) == 0));
         assert_eq!(table.translate(&BigEndian, 2 * BLOCK).unwrap().address, PhysAddr(host + 2 * BLOCK));
         assert_eq!((ram.host(3 * BLOCK, 1), ram.touch(3 * BLOCK)), (None, Touch::Foreign));
-
-        /// Tables in big-endian order.
-        struct BigEndian;
-        impl turnstile_paging::Tables for BigEndian {
-            fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
-                Heap.allocate(bytes)
-            }
-            fn free(&mut self, _: PhysAddr, _: u64) {}
-            fn read(&self, table: PhysAddr, index: usize) -> u64 {
-                u64::from_be(Heap.read(table, index))
-            }
-            fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
-                Heap.write(table, index, entry.to_be());
-            }
-            fn invalidate(&mut self, _: u64, _: u64) {}
-        }
     }
 
     #[test]

@@ -144,6 +144,11 @@ impl GuestRam {
 
     /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
     pub fn reach(&self, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
+        if let Some(pooled) = &self.pooled {
+            // SAFETY: as for `settle_pooled`.
+            let reached = unsafe { pooled.reach::<Block>(address, NestedAttributes::RAM, is_wanted) };
+            return reached.map_or_else(|touched| touched, |_| Touch::Mapped);
+        }
         let Some(blocks) = &self.blocks else { return Touch::Foreign };
         let Some(host) = self.place(block(address), BLOCK) else { return Touch::Foreign };
         // SAFETY: as for `settle`.
