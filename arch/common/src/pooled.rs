@@ -4,7 +4,7 @@
 //! The VM's tables alone say where a block is, and which address the hypervisor reaches it by. Who keeps such an address beyond an exit pins the
 //! block first ([`Pooled::pin`]): it stays as long as the VM has its memory.
 
-use alloc::sync::Arc;
+use alloc::boxed::Box;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,12 +26,12 @@ pub enum Missing {
 }
 
 /// The part of a VM's memory that comes from a pool.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Pooled<F> {
     blocks: Blocks<F>,
     pool: &'static Pool,
     /// A bit for each block of guest addresses that stays.
-    pinned: Arc<[AtomicU64]>,
+    pinned: Box<[AtomicU64]>,
 }
 
 /// The parts of `size` bytes from `address` on that are in one block each: addresses and sizes.
@@ -220,11 +220,6 @@ impl<F: Format> Pooled<F> {
     pub fn pinned_bytes(&self) -> u64 {
         let bits = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
         self.pinned.iter().map(bits).sum::<u64>() * BLOCK
-    }
-
-    /// Says whether it is the same VM's memory of the same life.
-    pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.pinned, &other.pinned)
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where the RAM of a VM is in the machine's.
 
+use alloc::sync::Arc;
 use core::ops::Range;
 
 use turnstile_arch_common::demand::{self, Touch, block};
@@ -14,6 +15,7 @@ use super::user::Block;
 /// Memory that is mapped on demand holds, until it is touched, what another VM has left: [`GuestRam::host`], by which alone the
 /// hypervisor reaches it, clears it first. So it is with memory that comes from a pool, where only the tables say where a block is.
 #[derive(Clone, Debug, Default)]
+#[repr(C)] // What light exits load is together.
 pub struct GuestRam {
     /// First physical address; zero if its blocks come from a pool.
     base: u64,
@@ -24,7 +26,7 @@ pub struct GuestRam {
     /// What maps it, if it is mapped on demand.
     blocks: Option<Blocks<Partition>>,
     /// Its blocks, if they come from a pool.
-    pooled: Option<Pooled<Partition>>,
+    pooled: Option<Arc<Pooled<Partition>>>,
 }
 
 /// No register says whether a doorbell waits, so a block is cleared at once: it takes DCBZ a fourth of what others need.
@@ -33,7 +35,7 @@ const NOT_WANTED: fn() -> bool = || false;
 impl PartialEq for GuestRam {
     fn eq(&self, other: &Self) -> bool {
         match (&self.pooled, &other.pooled) {
-            (Some(one), Some(other)) => one.is_same(other),
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (None, None) => (self.base, self.size) == (other.base, other.size),
             _ => false,
         }
@@ -52,8 +54,8 @@ impl GuestRam {
     }
 
     /// Makes the RAM of `size` bytes whose blocks come from a pool.
-    pub const fn from_pool(size: u64, pooled: Pooled<Partition>) -> Self {
-        Self { base: 0, size, settled: 0, blocks: None, pooled: Some(pooled) }
+    pub fn from_pool(size: u64, pooled: Pooled<Partition>) -> Self {
+        Self { base: 0, size, settled: 0, blocks: None, pooled: Some(Arc::new(pooled)) }
     }
 
     /// Says whether it is mapped on demand: where it is is known before, unlike that of memory from a pool.
@@ -90,6 +92,8 @@ impl GuestRam {
     }
 
     /// Says whether [`GuestRam::host`] has no address because a pool has no block: what needs these bytes is to be done again, later.
+    #[cold]
+    #[inline(never)] // Not part of what others pay.
     pub fn is_dry(&self, address: u64, size: u64) -> bool {
         let Some(pooled) = &self.pooled else { return false };
         self.place(address, size).is_some() && self.settle_pooled(pooled, address, size) == Err(Missing::Dry)
@@ -187,12 +191,12 @@ impl GuestRam {
 
     /// Returns how many bytes of it nobody else may get once it is kept ([`super::kept`]).
     pub fn kept_bytes(&self) -> u64 {
-        self.pooled.as_ref().map_or(self.size, Pooled::pinned_bytes)
+        self.pooled.as_ref().map_or(self.size, |pooled| pooled.pinned_bytes())
     }
 
     /// Returns its blocks, if they come from a pool.
-    pub const fn pooled(&self) -> Option<&Pooled<Partition>> {
-        self.pooled.as_ref()
+    pub fn pooled(&self) -> Option<&Pooled<Partition>> {
+        self.pooled.as_deref()
     }
 
     /// Where `size` bytes are that are RAM of the VM: they may hold anything. Of those from a pool it says nothing.

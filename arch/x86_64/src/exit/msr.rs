@@ -115,7 +115,7 @@ pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, next
         read(vmcb, vcpu, number).map(|value| frame.set_pair(vmcb, value))
     } else {
         let value = frame.pair(vmcb);
-        if kvm::is_dry(vcpu, number, value) {
+        if vcpu.vm.life().ram.pooled().is_some() && kvm::is_dry(vcpu, number, value) {
             return;
         }
         write(frame, vmcb, vcpu, number, value)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where the RAM of a VM is in the machine's.
 
+use alloc::sync::Arc;
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
@@ -31,6 +32,7 @@ pub struct Piece {
 /// [`GuestRam::host_in_page`], by which alone the hypervisor reaches it, clear it first. So it is with memory that comes from a pool, where
 /// only the tables say where a block is.
 #[derive(Clone, Debug, Default)]
+#[repr(C)] // What light exits load is together.
 pub struct GuestRam {
     /// The largest piece, of which whole pages count: where most of what is looked for is. None of memory that is mapped when it is
     /// touched, so that all of it is looked at.
@@ -39,7 +41,7 @@ pub struct GuestRam {
     /// What maps it, if it is mapped on demand.
     blocks: Option<Blocks<Nested>>,
     /// Its blocks, if they come from a pool.
-    pooled: Option<Pooled<Nested>>,
+    pooled: Option<Arc<Pooled<Nested>>>,
 }
 
 impl Piece {
@@ -70,7 +72,7 @@ impl GuestRam {
 
     /// The same, of which the pieces that are [`Piece::FROM_POOL`] have their blocks from there.
     pub fn from_pool(self, pooled: Pooled<Nested>) -> Self {
-        Self { main: Piece::default(), pooled: Some(pooled), ..self }
+        Self { main: Piece::default(), pooled: Some(Arc::new(pooled)), ..self }
     }
 
     /// Returns the physical address of `size` bytes at a guest physical address, for the hypervisor to read and write; `None` unless
@@ -90,6 +92,8 @@ impl GuestRam {
     }
 
     /// Says whether [`GuestRam::host`] has no address because a pool has no block: what needs these bytes is to be done again, later.
+    #[cold]
+    #[inline(never)] // Not part of what others pay.
     pub fn is_dry(&self, address: u64, size: u64) -> bool {
         let Some(pooled) = &self.pooled else { return false };
         self.place(address, size).is_some() && self.settle_pooled(pooled, address, size) == Err(Missing::Dry)
@@ -130,16 +134,23 @@ impl GuestRam {
     }
 
     /// Clears and maps the block that a vCPU has touched, or some of it if its CPU `is_wanted` elsewhere meanwhile.
+    #[inline(always)] // One caller.
     pub fn touch(&self, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
         if let Some(pooled) = &self.pooled {
-            // SAFETY: as for `settle_pooled`.
-            return unsafe { pooled.touch::<Block>(address, NestedAttributes::RAM, is_wanted) };
+            return Self::touch_pooled(pooled, address, is_wanted);
         }
         if !self.is_on_demand() {
             return Touch::Foreign;
         }
         // SAFETY: it is.
         unsafe { self.touch_on_demand(address, is_wanted) }
+    }
+
+    #[cold]
+    #[inline(never)] // Not part of what others pay.
+    fn touch_pooled(pooled: &Pooled<Nested>, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
+        // SAFETY: as for `settle_pooled`.
+        unsafe { pooled.touch::<Block>(address, NestedAttributes::RAM, is_wanted) }
     }
 
     /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
@@ -238,7 +249,7 @@ impl GuestRam {
 
     /// Returns its blocks, if they come from a pool.
     pub fn pooled(&self) -> Option<&Pooled<Nested>> {
-        self.pooled.as_ref()
+        self.pooled.as_deref()
     }
 
     /// Returns its pieces, in the order of their guest physical addresses.

@@ -74,9 +74,11 @@ pub(crate) fn read(vcpu: &'static Vcpu, number: u32) -> Result<u64, Fault> {
 }
 
 /// Says whether a register is to name memory for which a pool has no block: it is written again, later.
+#[cold]
+#[inline(never)] // Not part of what others pay.
 pub(crate) fn is_dry(vcpu: &Vcpu, number: u32, value: u64) -> bool {
     let ram = &vcpu.vm.life().ram;
-    if ram.pooled().is_none() || !vcpu.vm.offers(feature_of(number)) {
+    if !vcpu.vm.offers(feature_of(number)) {
         return false;
     }
     let (request, size) = match number {
