@@ -88,7 +88,8 @@ pub unsafe fn touch<F: Format, C: Clear>(
     let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
     let read = |table, index| C::in_memory(word(table, index).load(Ordering::Relaxed));
     let Some(slot) = blocks.slot(address, PhysAddr(host), attributes, read) else { return Touch::Foreign };
-    let Some(found) = slot.progress else { return Touch::Again };
+    // Where it is no entry says: nothing is to be carried over.
+    let Some(found) = slot.progress.map(|found| Progress { host: 0, ..found }) else { return Touch::Again };
     let place = word(slot.table, slot.index);
     let taken = C::in_memory(Progress { taken: true, ..found }.entry());
     let free = C::in_memory(found.entry());

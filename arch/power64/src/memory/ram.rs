@@ -15,7 +15,6 @@ use super::user::Block;
 /// Memory that is mapped on demand holds, until it is touched, what another VM has left: [`GuestRam::host`], by which alone the
 /// hypervisor reaches it, clears it first. So it is with memory that comes from a pool, where only the tables say where a block is.
 #[derive(Clone, Debug, Default)]
-#[repr(C)] // What light exits load is together.
 pub struct GuestRam {
     /// First physical address; zero if its blocks come from a pool.
     base: u64,
