@@ -137,7 +137,7 @@ impl GuestRam {
 
     /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
     pub fn reach(&self, address: u64) -> Touch {
-        if let Some(pooled) = &self.pooled {
+        if let Some(pooled) = self.pooled.as_ref().filter(|_| address < self.size) {
             // SAFETY: as for `settle_pooled`.
             let reached = unsafe { pooled.reach::<Block>(address, PartitionAttributes::RAM, NOT_WANTED) };
             return reached.map_or_else(|touched| touched, |_| Touch::Mapped);
@@ -250,7 +250,10 @@ mod tests {
             [ram.touch(3 * BLOCK), ram.touch(BLOCK), ram.touch(2 * BLOCK), ram.touch(4 * BLOCK)],
             [Touch::Again, Touch::Mapped, Touch::Dry, Touch::Foreign]
         );
-        assert_eq!([ram.reach(3 * BLOCK), ram.reach(2 * BLOCK)], [Touch::Mapped, Touch::Dry]);
+        assert_eq!(
+            [3, 2, 4].map(|number| ram.reach(number * BLOCK)),
+            [Touch::Mapped, Touch::Dry, Touch::Foreign]
+        );
         assert_eq!(ram.host_to_keep(BLOCK + 16, 8), Some(host + BLOCK + 16));
         assert_eq!((ram.host(2 * BLOCK, 8), ram.is_dry(2 * BLOCK, 8)), (None, true));
         assert_eq!(

@@ -137,7 +137,7 @@ impl GuestRam {
     #[inline(always)] // One caller.
     pub fn touch(&self, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
         if let Some(pooled) = &self.pooled {
-            return Self::touch_pooled(pooled, address, is_wanted);
+            return self.touch_pooled(pooled, address, is_wanted);
         }
         if !self.is_on_demand() {
             return Touch::Foreign;
@@ -148,14 +148,18 @@ impl GuestRam {
 
     #[cold]
     #[inline(never)] // Not part of what others pay.
-    fn touch_pooled(pooled: &Pooled<Nested>, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
+    fn touch_pooled(&self, pooled: &Pooled<Nested>, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
+        // The tables have places for more than is RAM.
+        if !self.is_from_pool(address) {
+            return Touch::Foreign;
+        }
         // SAFETY: as for `settle_pooled`.
         unsafe { pooled.touch::<Block>(address, NestedAttributes::RAM, is_wanted) }
     }
 
     /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
     pub fn reach(&self, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
-        if let Some(pooled) = &self.pooled {
+        if let Some(pooled) = self.pooled.as_ref().filter(|_| self.is_from_pool(address)) {
             // SAFETY: as for `settle_pooled`.
             let reached = unsafe { pooled.reach::<Block>(address, NestedAttributes::RAM, is_wanted) };
             return reached.map_or_else(|touched| touched, |_| Touch::Mapped);
@@ -327,7 +331,11 @@ mod tests {
             (ram.host(BLOCK, 8), ram.host_to_keep(BLOCK + 16, 8)),
             (Some(host + 2 * BLOCK), Some(host + 2 * BLOCK + 16))
         );
-        assert_eq!(ram.touch(2 * BLOCK, || false), Touch::Dry);
+        assert_eq!([ram.touch(2 * BLOCK, || false), ram.reach(2 * BLOCK, || false)], [Touch::Dry; 2]);
+        assert_eq!(ram.reach(3 * BLOCK, || true), Touch::Mapped);
+        for beside in [0x1000, 0xa_0000, 4 * BLOCK] {
+            assert_eq!([ram.touch(beside, || false), ram.reach(beside, || false)], [Touch::Foreign; 2]);
+        }
         assert_eq!((ram.host(2 * BLOCK, 8), ram.is_dry(2 * BLOCK, 8)), (None, true));
         assert!(![0x1000, 3 * BLOCK, 4 * BLOCK].into_iter().any(|address| ram.is_dry(address, 8)));
         // SAFETY: nobody uses the tables of the test.
