@@ -101,11 +101,12 @@ fn a_touch_takes_a_block_and_an_empty_pool_lets_the_guest_touch_again() {
 fn an_instruction_whose_operand_finds_no_block_is_executed_again() {
     let mut machine = pooled(2);
     // Its page tables have a block, and what they map none: 4 KiB at 0, and 2 MiB behind.
-    for (address, entry) in [(0x1000, 0x2007), (0x2000, 0x3007), (0x3000, 0x4007), (0x4000, 3 * BLOCK | 7)] {
+    for (address, entry) in [(0x1000, 0x2007), (0x2000, 0x3007), (0x3000, 0x4007), (0x4000, (3 * BLOCK) | 7)]
+    {
         machine.put(address, entry);
     }
     machine.put(0x4000 + 8, 0x5007);
-    machine.put(0x3000 + 8, 4 * BLOCK | 7);
+    machine.put(0x3000 + 8, (4 * BLOCK) | 7);
     machine.vmcb.set_cr0(cr0::PE | cr0::PG | cr0::WP);
     machine.vmcb.set_cr3(0x1000);
     machine.vmcb.set_cr4(cr4::PAE);
@@ -130,10 +131,10 @@ fn an_instruction_whose_operand_finds_no_block_is_executed_again() {
 #[test]
 fn a_register_that_names_a_record_waits_for_its_block() {
     for (number, value) in [
-        (CLOCK, 3 * BLOCK | 1),
+        (CLOCK, (3 * BLOCK) | 1),
         (WALL_CLOCK, 3 * BLOCK),
-        (STEAL_TIME, 3 * BLOCK | 1),
-        (PV_EOI, 3 * BLOCK | 1),
+        (STEAL_TIME, (3 * BLOCK) | 1),
+        (PV_EOI, (3 * BLOCK) | 1),
     ] {
         let mut machine = pooled(1);
         let left = machine.drain();
@@ -143,7 +144,7 @@ fn a_register_that_names_a_record_waits_for_its_block() {
             (result.is_ok(), machine.vmcb.rip())
         };
         assert_eq!(write(value), (true, rip), "{number:#x}: it is executed again");
-        assert_eq!(write(9 * BLOCK | 1).0, false, "where no memory is");
+        assert!(!write((9 * BLOCK) | 1).0, "where no memory is");
         assert!(machine.pool.give(left[0]));
         assert_eq!(write(value), (true, rip + 2));
         assert_eq!(machine.vcpu.vm.give_back(0..u64::MAX), 0, "the hypervisor keeps its address");
