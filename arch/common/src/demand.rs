@@ -125,7 +125,10 @@ unsafe fn clear<C: Clear>(host: u64, mut cleared: u64, is_wanted: impl Fn() -> b
     cleared
 }
 
-/// As [`touch`], for who is to know that the block is mapped by now, whoever has mapped it: [`Touch::Mapped`] says that.
+/// As [`touch`], for who is to know where the block is once it is mapped, whoever has mapped it.
+///
+/// # Errors
+/// What [`touch`] says, if it is not mapped yet.
 ///
 /// # Safety
 /// As for [`touch`].
@@ -135,11 +138,12 @@ pub unsafe fn reach<F: Format, C: Clear>(
     host: u64,
     attributes: F::Attributes,
     is_wanted: impl Fn() -> bool,
-) -> Touch {
+) -> Result<u64, Touch> {
     // SAFETY: the caller's promise.
     match unsafe { touch::<F, C>(blocks, address, host, attributes, &is_wanted) } {
-        Touch::Again if is_mapped::<F, C>(blocks, address, attributes) => Touch::Mapped,
-        touched => touched,
+        Touch::Mapped => Ok(host),
+        Touch::Again if is_mapped::<F, C>(blocks, address, attributes) => Ok(host),
+        touched => Err(touched),
     }
 }
 
@@ -178,9 +182,9 @@ unsafe fn settle<F: Format, C: Clear>(
         // Who has taken the entry waits for nobody, and gives it back.
         // SAFETY: the caller's promise.
         match unsafe { reach::<F, C>(blocks, address, host, attributes, || false) } {
-            Touch::Mapped => return true,
-            Touch::Foreign => return false,
-            Touch::Again | Touch::Dry => {}
+            Ok(_) => return true,
+            Err(Touch::Foreign) => return false,
+            Err(_) => {}
         }
     }
 }
@@ -422,9 +426,9 @@ mod tests {
         // SAFETY: as above.
         let reached =
             |is_wanted: bool| unsafe { reach::<_, Plain>(&machine.0, 0x1234, machine.1, RAM, || is_wanted) };
-        assert_eq!(reached(true), Touch::Again, "one slice of it is cleared");
-        assert_eq!(reached(false), Touch::Mapped);
-        assert_eq!(reached(true), Touch::Mapped, "and stays so");
+        assert_eq!(reached(true), Err(Touch::Again), "one slice of it is cleared");
+        assert_eq!(reached(false), Ok(machine.1));
+        assert_eq!(reached(true), Ok(machine.1), "and stays so");
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Demand {
     /// Clears and maps the block that a vCPU of the VM has touched and that stage 2 does not translate, or some of it if an interrupt
     /// comes meanwhile. The guest does again what it did, unless the block is none that is mapped on demand.
     pub fn touch(&self, address: u64) -> Touch {
-        self.with_block(address, |blocks, host| {
+        self.with_block(address, Touch::Foreign, |blocks, host| {
             // SAFETY: what `with_block` says.
             unsafe {
                 demand::touch::<_, Window>(
@@ -64,9 +64,12 @@ impl Demand {
         })
     }
 
-    /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
-    pub fn reach(&self, address: u64) -> Touch {
-        self.with_block(address, |blocks, host| {
+    /// The same for who is to know where the block is once it is mapped, because a service of the VM has touched it.
+    ///
+    /// # Errors
+    /// What has become of the touch, if it is not mapped yet.
+    pub fn reach(&self, address: u64) -> Result<u64, Touch> {
+        self.with_block(address, Err(Touch::Foreign), |blocks, host| {
             // SAFETY: what `with_block` says.
             unsafe {
                 demand::reach::<_, Window>(
@@ -84,10 +87,10 @@ impl Demand {
     /// runs, or is about to, which nothing else changes meanwhile; EL2 maps its arena one to one. RAM is whole blocks, so the block
     /// is the VM's.
     #[inline(always)] // Its callers are on an exit's path.
-    fn with_block(&self, address: u64, act: impl FnOnce(&Blocks<Stage2>, u64) -> Touch) -> Touch {
+    fn with_block<T>(&self, address: u64, foreign: T, act: impl FnOnce(&Blocks<Stage2>, u64) -> T) -> T {
         let host = self.host.load(Ordering::Relaxed);
         if host == 0 || !self.ram.contains(address) {
-            return Touch::Foreign;
+            return foreign;
         }
         let blocks = Blocks::new(FORMAT, PhysAddr(self.root.load(Ordering::Relaxed)));
         let host = host + (block(address) - self.ram.base);
@@ -139,7 +142,7 @@ mod tests {
             table.translate(&Heap, RAM.base).unwrap().attributes,
             Stage2Attributes { memory: Memory::Forced, ..Stage2Attributes::RAM }
         );
-        assert_eq!((demand.touch(RAM.base), demand.reach(RAM.base)), (Touch::Again, Touch::Mapped));
+        assert_eq!((demand.touch(RAM.base), demand.reach(RAM.base)), (Touch::Again, Ok(host)));
         for outside in [0, RAM.base - 1, RAM.base + RAM.size, u64::MAX] {
             assert_eq!(demand.touch(outside), Touch::Foreign, "{outside:#x}");
         }

@@ -461,17 +461,17 @@ impl<S: Space> Service<S> {
         let touched = unsafe {
             self.space.excuse(|| {
                 let touched = self.outside.touch(member, window.guest + offset);
-                if matches!(touched, Touch::Again | Touch::Dry) {
+                if matches!(touched, Err(Touch::Again | Touch::Dry)) {
                     meanwhile.wait();
                 }
                 touched
             })
         };
         match touched {
-            Touch::Foreign => false,
-            Touch::Again | Touch::Dry => true,
+            Err(Touch::Foreign) => false,
+            Err(_) => true,
             // SAFETY: as above; it is cleared, because it is mapped for the guest.
-            Touch::Mapped => unsafe { self.space.supply(&window, offset) },
+            Ok(host) => unsafe { self.space.supply(&window, offset, host) },
         }
     }
 

@@ -135,17 +135,19 @@ impl GuestRam {
         })
     }
 
-    /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
-    pub fn reach(&self, address: u64) -> Touch {
+    /// The same for who is to know where the block is once it is mapped, because a service of the VM has touched it.
+    ///
+    /// # Errors
+    /// What has become of the touch, if it is not mapped yet.
+    pub fn reach(&self, address: u64) -> Result<u64, Touch> {
         if let Some(pooled) = self.pooled.as_ref().filter(|_| address < self.size) {
             // SAFETY: as for `settle_pooled`.
-            let reached = unsafe { pooled.reach::<Block>(address, PartitionAttributes::RAM, NOT_WANTED) };
-            return reached.map_or_else(|touched| touched, |_| Touch::Mapped);
+            return unsafe { pooled.reach::<Block>(address, PartitionAttributes::RAM, NOT_WANTED) };
         }
-        self.with_block(address, |blocks, host| {
-            // SAFETY: as for `settle`.
-            unsafe { demand::reach::<_, Block>(blocks, address, host, PartitionAttributes::RAM, NOT_WANTED) }
-        })
+        let Some(blocks) = &self.blocks else { return Err(Touch::Foreign) };
+        let Some(host) = self.place(block(address), BLOCK) else { return Err(Touch::Foreign) };
+        // SAFETY: as for `settle`.
+        unsafe { demand::reach::<_, Block>(blocks, address, host, PartitionAttributes::RAM, NOT_WANTED) }
     }
 
     /// Does something with the tables, and the physical address of the block that contains `address`.
@@ -252,7 +254,7 @@ mod tests {
         );
         assert_eq!(
             [3, 2, 4].map(|number| ram.reach(number * BLOCK)),
-            [Touch::Mapped, Touch::Dry, Touch::Foreign]
+            [Ok(host), Err(Touch::Dry), Err(Touch::Foreign)]
         );
         assert_eq!(ram.host_to_keep(BLOCK + 16, 8), Some(host + BLOCK + 16));
         assert_eq!((ram.host(2 * BLOCK, 8), ram.is_dry(2 * BLOCK, 8)), (None, true));
@@ -300,7 +302,7 @@ mod tests {
         // SAFETY: memory of the test.
         unsafe { (long as *mut u8).write_volatile(7) };
         assert_eq!(byte(ram.host(BLOCK - 4, 1).unwrap()), 7);
-        assert_eq!((ram.reach(BLOCK), ram.reach(3 * BLOCK)), (Touch::Mapped, Touch::Foreign));
+        assert_eq!((ram.reach(BLOCK), ram.reach(3 * BLOCK)), (Ok(host + BLOCK), Err(Touch::Foreign)));
         assert_eq!((ram.touch(BLOCK), ram.touch(2 * BLOCK + 5)), (Touch::Again, Touch::Mapped));
         assert!((2 * BLOCK..3 * BLOCK).all(|offset| byte(host + offset) == 0));
         assert_eq!(table.translate(&BigEndian, 2 * BLOCK).unwrap().address, PhysAddr(host + 2 * BLOCK));

@@ -157,15 +157,17 @@ impl GuestRam {
         unsafe { pooled.touch::<Block>(address, NestedAttributes::RAM, is_wanted) }
     }
 
-    /// The same for who is to know that the block is mapped by now, because a service of the VM has touched it.
-    pub fn reach(&self, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
+    /// The same for who is to know where the block is once it is mapped, because a service of the VM has touched it.
+    ///
+    /// # Errors
+    /// What has become of the touch, if it is not mapped yet.
+    pub fn reach(&self, address: u64, is_wanted: impl Fn() -> bool) -> Result<u64, Touch> {
         if let Some(pooled) = self.pooled.as_ref().filter(|_| self.is_from_pool(address)) {
             // SAFETY: as for `settle_pooled`.
-            let reached = unsafe { pooled.reach::<Block>(address, NestedAttributes::RAM, is_wanted) };
-            return reached.map_or_else(|touched| touched, |_| Touch::Mapped);
+            return unsafe { pooled.reach::<Block>(address, NestedAttributes::RAM, is_wanted) };
         }
-        let Some(blocks) = &self.blocks else { return Touch::Foreign };
-        let Some(host) = self.place(block(address), BLOCK) else { return Touch::Foreign };
+        let Some(blocks) = &self.blocks else { return Err(Touch::Foreign) };
+        let Some(host) = self.place(block(address), BLOCK) else { return Err(Touch::Foreign) };
         // SAFETY: as for `settle`.
         unsafe { demand::reach::<_, Block>(blocks, address, host, NestedAttributes::RAM, is_wanted) }
     }
@@ -284,7 +286,7 @@ mod tests {
         assert!(table.translate(&Heap, BLOCK).is_some(), "and nobody clears it again");
         assert_eq!(
             [ram.reach(BLOCK, || true), ram.reach(4 * BLOCK, || true)],
-            [Touch::Mapped, Touch::Foreign]
+            [Ok(host + BLOCK), Err(Touch::Foreign)]
         );
         // More than a block.
         let long = ram.host(3 * BLOCK - 4, 8).unwrap();
@@ -331,10 +333,14 @@ mod tests {
             (ram.host(BLOCK, 8), ram.host_to_keep(BLOCK + 16, 8)),
             (Some(host + 2 * BLOCK), Some(host + 2 * BLOCK + 16))
         );
-        assert_eq!([ram.touch(2 * BLOCK, || false), ram.reach(2 * BLOCK, || false)], [Touch::Dry; 2]);
-        assert_eq!(ram.reach(3 * BLOCK, || true), Touch::Mapped);
+        assert_eq!(
+            (ram.touch(2 * BLOCK, || false), ram.reach(2 * BLOCK, || false)),
+            (Touch::Dry, Err(Touch::Dry))
+        );
+        assert_eq!(ram.reach(3 * BLOCK + 8, || true), Ok(host + BLOCK));
         for beside in [0x1000, 0xa_0000, 4 * BLOCK] {
-            assert_eq!([ram.touch(beside, || false), ram.reach(beside, || false)], [Touch::Foreign; 2]);
+            assert_eq!(ram.touch(beside, || false), Touch::Foreign);
+            assert_eq!(ram.reach(beside, || false), Err(Touch::Foreign));
         }
         assert_eq!((ram.host(2 * BLOCK, 8), ram.is_dry(2 * BLOCK, 8)), (None, true));
         assert!(![0x1000, 3 * BLOCK, 4 * BLOCK].into_iter().any(|address| ram.is_dry(address, 8)));

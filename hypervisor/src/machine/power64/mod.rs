@@ -230,7 +230,7 @@ impl Machine {
     /// Returns where the VM's RAM is.
     pub fn ram(&self, memory: &GuestMemory) -> Vec<service::Window> {
         let (host, size) = (memory.base(), memory.ram().size());
-        let on_demand = memory.ram().is_on_demand();
+        let on_demand = memory.ram().comes_later();
         vec![service::Window { host, size, on_demand, ..service::Window::default() }]
     }
 

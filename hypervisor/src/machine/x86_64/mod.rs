@@ -215,12 +215,16 @@ impl Machine {
 
     /// Returns where the VM's RAM is, the largest piece first: services look there first.
     pub fn ram(&self, memory: &GuestMemory) -> Vec<Window> {
-        let window = |piece: &Piece| Window {
-            guest: piece.guest,
-            host: piece.host,
-            size: piece.size,
-            on_demand: memory.ram().is_on_demand(),
-            ..Window::default()
+        let window = |piece: &Piece| {
+            let is_pooled = piece.host == Piece::FROM_POOL;
+            Window {
+                guest: piece.guest,
+                // Of blocks that are anywhere, what decides how large the pages may be that lead to them.
+                host: if is_pooled { piece.guest } else { piece.host },
+                size: piece.size,
+                on_demand: is_pooled || memory.ram().is_on_demand(),
+                ..Window::default()
+            }
         };
         let mut windows: Vec<Window> = memory.ram().pieces().iter().map(window).collect();
         windows.sort_by_key(|window| Reverse(window.size));
