@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the machines of all architectures do alike.
 
-#[cfg(not(target_arch = "aarch64"))]
-use turnstile_bundle::Mapping;
-use turnstile_bundle::VmSpec;
+use spin::Once;
+use turnstile_bundle::{Mapping, VmSpec};
 use turnstile_vm::lifecycle::OnCrash;
 
-#[cfg(not(target_arch = "aarch64"))]
-use crate::arch::memory::Backing;
-use crate::arch::memory::{self, GuestMemory};
+use crate::arch::memory::{self, Backing, GuestMemory};
+
+/// What VMs have memory from in common.
+static POOL: Once<Backing> = Once::new();
+
+/// Takes memory for a pool of so many bytes, before the first VM is started; nothing if there is to be none.
+///
+/// # Errors
+/// When there is not enough.
+pub fn set_pool(size: u64) -> Result<(), memory::Error> {
+    if size != 0 {
+        let pool = memory::pool(size)?;
+        POOL.call_once(|| pool);
+    }
+    Ok(())
+}
 
 /// What is to happen when the guest of a VM has crashed.
 pub fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
@@ -19,11 +31,12 @@ pub fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
 }
 
 /// Where the memory of a VM comes from.
-#[cfg(not(target_arch = "aarch64"))]
 pub fn backing(spec: &VmSpec<'_>) -> Backing {
     match spec.mapping {
         Mapping::AtStart => Backing::AtStart,
         Mapping::OnDemand => Backing::OnDemand,
+        // The bundle has one, or it would not have been read.
+        Mapping::FromPool => POOL.get().copied().unwrap_or(Backing::OnDemand),
     }
 }
 

@@ -3,6 +3,7 @@
 //! exception from a Data Abort"), first touches of memory that is mapped on demand, and flash.
 
 use turnstile_arch_common::demand::Touch;
+use turnstile_arch_common::{println, relax};
 use turnstile_exitstat::Event;
 use turnstile_vgic::Outcome;
 
@@ -163,6 +164,7 @@ pub(super) fn data_abort<G: Gic>(
     if touch(vcpu, iss)
         || flash::data_abort(frame, vcpu, monitor, iss)
         || service::data_abort::<G>(frame, vcpu, owned, iss)
+        || touch_pooled(vcpu, iss)
     {
         return;
     }
@@ -185,9 +187,35 @@ fn touch(vcpu: &Vcpu, iss: u32) -> bool {
     touched != Touch::Foreign
 }
 
+/// The same of memory whose blocks come from a pool. If that has none, the guest does again what it did, and waits in this way: it is
+/// interrupted, stopped and paused as always.
+#[cold]
+#[inline(never)] // As `Demand::touch_pooled`.
+fn touch_pooled(vcpu: &Vcpu, iss: u32) -> bool {
+    if iss & FAULT != FAULT_TRANSLATION {
+        return false;
+    }
+    match vcpu.vm.demand.touch_pooled(fault_address()) {
+        Touch::Foreign => return false,
+        Touch::Again => {}
+        Touch::Mapped => {
+            if let Some(page) = vcpu.statistics {
+                page.count(Event::FirstTouch);
+            }
+        }
+        Touch::Dry => {
+            if vcpu.vm.demand.begins_to_wait() {
+                println!("turnstile: VM {} waits for memory: the pool is empty", vcpu.vm.name);
+            }
+            relax();
+        }
+    }
+    true
+}
+
 /// An instruction fetch from memory that is not mapped yet, or from outside the guest's memory.
 pub(super) fn instruction_abort(vcpu: &Vcpu, iss: u32) {
-    if touch(vcpu, iss) || flash::is_shown_again(vcpu, iss) {
+    if touch(vcpu, iss) || flash::is_shown_again(vcpu, iss) || touch_pooled(vcpu, iss) {
         return;
     }
     let walk = (iss & S1PTW != 0).then_some(WALK_LEVEL);

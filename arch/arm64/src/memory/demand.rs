@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The RAM of a VM that is mapped on demand, as exits see it.
+//! The RAM of a VM that is mapped when it is touched, as exits see it: its own, or blocks of a pool.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use alloc::sync::Arc;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use turnstile_arch_common::demand::{self, Touch, block};
+use turnstile_arch_common::pooled::Pooled;
+use turnstile_arch_common::vm::ForLife;
 use turnstile_machine::map::{IPA_BITS, Region};
 use turnstile_paging::{Blocks, PhysAddr, Stage2, Stage2Attributes};
 
@@ -31,20 +35,52 @@ pub struct Demand {
     ram: Region,
     /// The root of the stage 2 tables.
     root: AtomicU64,
-    /// Where it is in the machine; zero if it is mapped from the start.
+    /// Where it is in the machine; zero if it is mapped from the start, or comes from a pool.
     host: AtomicU64,
+    /// Its blocks, if they come from a pool.
+    pooled: ForLife<Option<Arc<Pooled<Stage2>>>>,
+    /// Whether the pool had no block at a touch of this life.
+    has_waited: AtomicBool,
+}
+
+/// The memory of a life, as far as it is mapped when it is touched.
+#[derive(Clone, Debug)]
+pub enum Later {
+    /// None of it.
+    Nothing,
+    /// All of it, which begins at this physical address.
+    At(u64),
+    /// All of it, a block of a pool at a time.
+    Pooled(Arc<Pooled<Stage2>>),
 }
 
 impl Demand {
     /// Makes it for this RAM; no life has begun.
-    pub const fn new(ram: Region) -> Self {
-        Self { ram, root: AtomicU64::new(0), host: AtomicU64::new(0) }
+    pub fn new(ram: Region) -> Self {
+        Self {
+            ram,
+            root: AtomicU64::new(0),
+            host: AtomicU64::new(0),
+            pooled: ForLife::default(),
+            has_waited: AtomicBool::new(false),
+        }
     }
 
-    /// Prepares a life: the root of its stage 2 tables, and the physical address of its RAM if that is mapped on demand.
-    pub fn prepare(&self, root: u64, host: Option<u64>) {
+    /// Prepares a life: the root of its stage 2 tables, and what of its RAM is mapped when it is touched.
+    ///
+    /// # Safety
+    /// As for [`ForLife::begin`].
+    pub unsafe fn prepare(&self, root: u64, later: Later) {
+        let (host, pooled) = match later {
+            Later::Nothing => (0, None),
+            Later::At(host) => (host, None),
+            Later::Pooled(pooled) => (0, Some(pooled)),
+        };
         self.root.store(root, Ordering::Relaxed);
-        self.host.store(host.unwrap_or(0), Ordering::Relaxed);
+        self.host.store(host, Ordering::Relaxed);
+        self.has_waited.store(false, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { self.pooled.begin(pooled) };
     }
 
     /// Clears and maps the block that a vCPU of the VM has touched and that stage 2 does not translate, or some of it if an interrupt
@@ -69,6 +105,13 @@ impl Demand {
     /// # Errors
     /// What has become of the touch, if it is not mapped yet.
     pub fn reach(&self, address: u64) -> Result<u64, Touch> {
+        if let Some(pooled) = self.pooled().filter(|_| self.ram.contains(address)) {
+            // SAFETY: what `pooled` says.
+            let reached =
+                unsafe { pooled.reach::<Window>(address, coherence::ram(Stage2Attributes::RAM), is_wanted) };
+            cpu::dsb_ishst();
+            return reached;
+        }
         self.with_block(address, Err(Touch::Foreign), |blocks, host| {
             // SAFETY: what `with_block` says.
             unsafe {
@@ -81,6 +124,46 @@ impl Demand {
                 )
             }
         })
+    }
+
+    /// As [`Demand::touch`], of memory whose blocks come from a pool. An exit asks here last: so others do not pay for it.
+    #[cold]
+    #[inline(never)] // As above.
+    pub fn touch_pooled(&self, address: u64) -> Touch {
+        let Some(pooled) = self.pooled().filter(|_| self.ram.contains(address)) else {
+            return Touch::Foreign;
+        };
+        // SAFETY: what `pooled` says.
+        let touched =
+            unsafe { pooled.touch::<Window>(address, coherence::ram(Stage2Attributes::RAM), is_wanted) };
+        // As in `with_block`.
+        cpu::dsb_ishst();
+        touched
+    }
+
+    /// Notes that the VM waits for a block of its pool; says whether it does for the first time in this life.
+    pub fn begins_to_wait(&self) -> bool {
+        !self.has_waited.swap(true, Ordering::Relaxed)
+    }
+
+    /// Gives whole blocks back to the pool, as [`Pooled::give_back`] does; returns how many.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn give_back(&self, blocks: Range<u64>, invalidate: impl Fn()) -> u64 {
+        let Some(pooled) = self.pooled() else { return 0 };
+        let inside = blocks.start.max(self.ram.base)..blocks.end.min(self.ram.base + self.ram.size);
+        if inside.is_empty() {
+            return 0;
+        }
+        // SAFETY: the caller's promise, and what `pooled` says.
+        unsafe { pooled.give_back::<Window>(inside, coherence::ram(Stage2Attributes::RAM), invalidate) }
+    }
+
+    /// Returns its blocks, if they come from a pool. The tables are those of the VM's life, which only touches change meanwhile; EL2 maps
+    /// its arena one to one, and the pool is memory of guests.
+    fn pooled(&self) -> Option<&Pooled<Stage2>> {
+        self.pooled.get().as_deref()
     }
 
     /// Does something with the tables, and the physical address of the block that contains `address`. The tables are those of a VM that
@@ -105,6 +188,7 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use turnstile_arch_common::heap::Heap;
+    use turnstile_arch_common::pooled::Pool;
     use turnstile_paging::{BLOCK, Memory, PageTable};
 
     use super::*;
@@ -120,9 +204,11 @@ mod tests {
         table.map_on_demand(&mut Heap, RAM.base, PhysAddr(host), RAM.size, Stage2Attributes::RAM).unwrap();
         let demand = Demand::new(RAM);
         assert_eq!(demand.touch(RAM.base), Touch::Foreign, "no life has begun");
-        demand.prepare(table.root().0, None);
+        // SAFETY: nobody uses what was there before.
+        unsafe { demand.prepare(table.root().0, Later::Nothing) };
         assert_eq!(demand.touch(RAM.base), Touch::Foreign, "all is mapped");
-        demand.prepare(table.root().0, Some(host));
+        // SAFETY: as above.
+        unsafe { demand.prepare(table.root().0, Later::At(host)) };
         assert_eq!(demand.touch(RAM.base + BLOCK + 0x1234), Touch::Mapped);
         assert!((BLOCK..2 * BLOCK).all(|offset| byte(offset) == 0));
         assert_eq!((byte(BLOCK - 1), byte(2 * BLOCK)), (0xee, 0xee));
@@ -146,5 +232,46 @@ mod tests {
         for outside in [0, RAM.base - 1, RAM.base + RAM.size, u64::MAX] {
             assert_eq!(demand.touch(outside), Touch::Foreign, "{outside:#x}");
         }
+    }
+
+    #[test]
+    fn blocks_of_a_pool_are_taken_when_they_are_touched() {
+        const RAM: Region = Region { base: 0x4000_0000, size: 4 * BLOCK };
+        let memory = vec![0xee_u8; 3 * BLOCK as usize].leak();
+        let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
+        let pool: &'static Pool = Box::leak(Box::new(Pool::new(host, BLOCK, 2)));
+        let mut table = PageTable::new(FORMAT, &mut Heap).unwrap();
+        table.map_on_demand(&mut Heap, RAM.base, PhysAddr(0), RAM.size, Stage2Attributes::RAM).unwrap();
+        let pooled = Arc::new(Pooled::new(table.blocks(), pool, RAM.base + RAM.size));
+        let demand = Demand::new(RAM);
+        // SAFETY: nobody uses what was there before.
+        unsafe { demand.prepare(table.root().0, Later::Pooled(pooled)) };
+        assert_eq!(demand.touch(RAM.base), Touch::Foreign, "others do not pay for it");
+        assert_eq!(demand.touch_pooled(RAM.base + 0x1234), Touch::Mapped);
+        assert_eq!(demand.reach(RAM.base + BLOCK + 8), Ok(host + BLOCK));
+        let at = |address| table.translate(&Heap, address).map(|found| found.address.0);
+        assert_eq!((at(RAM.base), at(RAM.base + BLOCK)), (Some(host), Some(host + BLOCK)));
+        assert_eq!(table.translate(&Heap, RAM.base).unwrap().attributes, Stage2Attributes::RAM);
+        let third = RAM.base + 2 * BLOCK;
+        assert_eq!((demand.touch_pooled(third), demand.reach(third)), (Touch::Dry, Err(Touch::Dry)));
+        assert_eq!((demand.begins_to_wait(), demand.begins_to_wait()), (true, false), "once");
+        for outside in [0, RAM.base - 1, RAM.base + RAM.size, u64::MAX] {
+            assert_eq!(demand.touch_pooled(outside), Touch::Foreign, "{outside:#x}");
+            assert_eq!(demand.reach(outside), Err(Touch::Foreign), "{outside:#x}");
+        }
+        // What is given back is in no table when TLBs are told, and not in the pool before.
+        let told = core::cell::Cell::new(0);
+        let invalidate = || {
+            assert_eq!((at(RAM.base), pool.free()), (None, 0));
+            told.set(told.get() + 1);
+        };
+        // SAFETY: nobody else uses the tables.
+        let given = unsafe { demand.give_back(0..RAM.base + BLOCK, invalidate) };
+        assert_eq!((given, told.get(), pool.free()), (1, 1, 1));
+        assert_eq!(demand.touch_pooled(third), Touch::Mapped, "another one has it now");
+        assert_eq!((at(third), at(RAM.base)), (Some(host), None));
+        // SAFETY: as above.
+        unsafe { demand.prepare(table.root().0, Later::Nothing) };
+        assert_eq!(demand.touch_pooled(RAM.base), Touch::Foreign, "another life has no pool");
     }
 }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory of guests: RAM with its stage 2 tables, and the cells of flash.
 
+use alloc::sync::Arc;
+
 use turnstile_arch_common::crew::Crew;
-use turnstile_arch_common::demand;
+use turnstile_arch_common::demand::{self, Backing};
 use turnstile_arch_common::memory::{Error, MIB, PAGE};
+use turnstile_arch_common::pooled::{Missing, Pooled, parts};
 use turnstile_paging::{FrameRange, PageTable, PhysAddr, Stage2, Stage2Attributes, Tables, windows};
 
 use super::bulk::copy;
 use super::coherence;
+use super::demand::Later;
 use super::el2::{Pool, Regime};
 use super::host::{close_window, with};
 use super::stage2;
@@ -34,15 +38,23 @@ fn with_guest_memory(start: u64, size: u64, mut f: impl FnMut(usize, &mut [u8]))
 
 /// The memory of one VM and its stage 2 tables.
 pub struct GuestMemory {
-    frames: FrameRange,
+    place: Place,
     table: PageTable<Stage2>,
     ipa: u64,
-    on_demand: bool,
+    size: u64,
+}
+
+/// Where the RAM of a VM is.
+enum Place {
+    /// In one piece, which is mapped already, or on demand.
+    Own { frames: FrameRange, on_demand: bool },
+    /// In blocks of a pool, each of which is taken when it is first touched.
+    Pooled(Arc<Pooled<Stage2>>),
 }
 
 impl GuestMemory {
     /// Allocates `size` bytes at intermediate physical address `ipa`, whole blocks of 2 MiB. Clears them and maps them with the largest
-    /// blocks that fit, or prepares them to be cleared and mapped on demand. The `crew` clears, which `call` calls.
+    /// blocks that fit, or prepares them to be cleared and mapped when they are touched. The `crew` clears, which `call` calls.
     ///
     /// # Errors
     /// When there is not enough memory.
@@ -50,47 +62,60 @@ impl GuestMemory {
         ipa: u64,
         size: u64,
         ipa_bits: u32,
-        on_demand: bool,
+        backing: Backing,
         (crew, call): (&Crew, &dyn Fn()),
     ) -> Result<Self, Error> {
-        let gib = 1 << 30;
-        let align = if size >= gib && ipa.is_multiple_of(gib) { gib } else { 2 * MIB };
-        let (frames, table) = with(|m| {
-            let frames = m
-                .frames
-                .guests
-                .allocate(size, align)
-                .or_else(|_| m.frames.guests.allocate(size, 2 * MIB))
-                .map_err(|_| Error::NoGuestMemory(size))?;
+        let (own, on_demand) = match backing {
+            Backing::Pool(pool) => return Self::from_pool((ipa, size), ipa_bits, pool),
+            Backing::AtStart => (allocate(ipa, size)?, false),
+            Backing::OnDemand => (allocate(ipa, size)?, true),
+        };
+        let made = with(|m| {
             let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
-            match Self::build(&mut pool, ipa, frames, ipa_bits, on_demand) {
-                Ok(table) => Ok((frames, table)),
+            match Self::build(&mut pool, ipa, (own.start(), size), ipa_bits, on_demand) {
+                Ok(table) => Ok(table),
                 Err(error) => {
-                    m.frames.guests.free(frames)?;
+                    m.frames.guests.free(own)?;
                     Err(error)
                 }
             }
-        })?;
-        let memory = Self { frames, table, ipa, on_demand };
+        });
+        let memory = Self { place: Place::Own { frames: own, on_demand }, table: made?, ipa, size };
         if !on_demand {
-            memory.scrub(crew, call);
+            // SAFETY: free memory until now; no vCPU runs in it yet. The CPU of the first vCPU alone gets here.
+            unsafe { crew.clear::<Window>(own.start().0, size, call) };
         }
         Ok(memory)
+    }
+
+    /// Prepares so many bytes at an intermediate physical address, whose blocks come from a pool.
+    fn from_pool(
+        (ipa, size): (u64, u64),
+        ipa_bits: u32,
+        pool: &'static turnstile_arch_common::pooled::Pool,
+    ) -> Result<Self, Error> {
+        let table = with(|m| {
+            let mut tables = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
+            // Where a block is, its entry says by and by. What it would be congruent to is what it is to the guest.
+            Self::build(&mut tables, ipa, (PhysAddr(ipa), size), ipa_bits, true)
+        })?;
+        let pooled = Arc::new(Pooled::new(table.blocks(), pool, ipa + size));
+        Ok(Self { place: Place::Pooled(pooled), table, ipa, size })
     }
 
     fn build(
         pool: &mut Pool<'_>,
         ipa: u64,
-        frames: FrameRange,
+        (host, size): (PhysAddr, u64),
         ipa_bits: u32,
-        on_demand: bool,
+        later: bool,
     ) -> Result<PageTable<Stage2>, Error> {
         let format = Stage2::new(ipa_bits).ok_or(Error::NoArena)?;
         let mut table = PageTable::new(format, pool)?;
         let attributes = coherence::ram(Stage2Attributes::RAM);
-        let made = match on_demand {
-            true => table.map_on_demand(pool, ipa, frames.start(), frames.size(), attributes),
-            false => table.map(pool, ipa, frames.start(), frames.size(), attributes),
+        let made = match later {
+            true => table.map_on_demand(pool, ipa, host, size, attributes),
+            false => table.map(pool, ipa, host, size, attributes),
         };
         match made {
             Ok(()) => Ok(table),
@@ -131,18 +156,12 @@ impl GuestMemory {
         })
     }
 
-    /// Clears all of it: this VM sees nothing that anybody had there before.
-    fn scrub(&self, crew: &Crew, call: &dyn Fn()) {
-        // SAFETY: free memory until now; no vCPU runs in it yet. The CPU of the first vCPU alone gets here.
-        unsafe { crew.clear::<Window>(self.frames.start().0, self.frames.size(), call) };
-    }
-
-    /// Clears and maps what was not mapped yet of `size` bytes, `offset` bytes from the beginning: the rest of the blocks that images
-    /// are loaded into.
-    fn settle(&self, offset: u64, size: u64) {
+    /// Clears and maps what was not mapped yet of `size` bytes, `offset` bytes from the beginning of memory on demand at `base`: the rest of
+    /// the blocks that images are loaded into.
+    fn settle(&self, base: u64, offset: u64, size: u64) {
         let (blocks, attributes) = (self.table.blocks(), coherence::ram(Stage2Attributes::RAM));
         // RAM begins with a block on each guest machine.
-        let place = |next| Some(self.base() + (next - self.ipa));
+        let place = |next| Some(base + (next - self.ipa));
         // SAFETY: tables and memory of a VM that does not run, which only its owner reaches; EL2 maps its arena one to one.
         unsafe { demand::settle_all::<_, Window>(&blocks, self.ipa + offset, size, attributes, place) };
     }
@@ -150,27 +169,35 @@ impl GuestMemory {
     /// Copies `bytes` to intermediate physical address `ipa`; ignored outside the memory.
     ///
     /// # Errors
-    /// Never: as on other architectures.
+    /// When the pool that it comes from has not enough.
     pub fn load(&mut self, ipa: u64, bytes: &[u8]) -> Result<(), Error> {
         let Some(offset) = ipa.checked_sub(self.ipa) else { return Ok(()) };
         let Some(end) = offset.checked_add(bytes.len() as u64) else { return Ok(()) };
-        if end > self.frames.size() || bytes.is_empty() {
+        if end > self.size || bytes.is_empty() {
             return Ok(());
         }
-        if self.on_demand {
-            self.settle(offset, bytes.len() as u64);
-        }
-        with_guest_memory(self.frames.start().0 + offset, bytes.len() as u64, |offset, memory| {
-            if let Some(source) = bytes.get(offset..offset + memory.len()) {
-                copy(memory, source);
+        match &self.place {
+            Place::Own { frames, on_demand } => {
+                if *on_demand {
+                    self.settle(frames.start().0, offset, bytes.len() as u64);
+                }
+                fill(frames.start().0 + offset, bytes);
+                Ok(())
             }
-        });
-        Ok(())
+            Place::Pooled(pooled) => fill_pooled(pooled, ipa, bytes),
+        }
     }
 
-    /// Returns the physical address of its first byte, which EL2 does not map.
+    /// Returns the physical address of its first byte, which EL2 does not map; zero if that is in a block that no pool has given yet.
     pub fn base(&self) -> u64 {
-        self.frames.start().0
+        match &self.place {
+            Place::Own { frames, .. } => frames.start().0,
+            Place::Pooled(_) => with(|m| {
+                let tables = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
+                Ok(self.table.translate(&tables, self.ipa).map_or(0, |found| found.address.0))
+            })
+            .unwrap_or(0),
+        }
     }
 
     /// Maps a page of device registers for the guest. Before its vCPUs run.
@@ -196,9 +223,13 @@ impl GuestMemory {
         self.table.root().0
     }
 
-    /// Returns the physical address of its first byte if it is mapped on demand.
-    pub fn on_demand(&self) -> Option<u64> {
-        self.on_demand.then(|| self.base())
+    /// Returns what of it is mapped when it is touched.
+    pub fn later(&self) -> Later {
+        match &self.place {
+            Place::Own { frames, on_demand: true } => Later::At(frames.start().0),
+            Place::Own { on_demand: false, .. } => Later::Nothing,
+            Place::Pooled(pooled) => Later::Pooled(pooled.clone()),
+        }
     }
 
     /// Returns VTCR_EL2.
@@ -215,10 +246,60 @@ impl GuestMemory {
         with(|m| {
             let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
             pool.invalidate(0, 0);
-            self.table.free_all(&mut pool);
-            Ok(m.frames.guests.free(self.frames)?)
+            match self.place {
+                Place::Own { frames, .. } => {
+                    self.table.free_all(&mut pool);
+                    Ok(m.frames.guests.free(frames)?)
+                }
+                Place::Pooled(pooled) => {
+                    let attributes = coherence::ram(Stage2Attributes::RAM);
+                    // Before the tables go, which say where the blocks are, and behind the invalidation: another VM may have them at once.
+                    // SAFETY: nobody has the tables or translations of them any more, and EL2 keeps no address of what they map.
+                    unsafe {
+                        pooled.release::<Window>(self.ipa..self.ipa + self.size, attributes, false);
+                    }
+                    self.table.free_all(&mut pool);
+                    Ok(())
+                }
+            }
         })
     }
+}
+
+/// Takes free memory for `size` bytes at intermediate physical address `ipa`, aligned so that the largest blocks fit if that is possible.
+fn allocate(ipa: u64, size: u64) -> Result<FrameRange, Error> {
+    let gib = 1 << 30;
+    let align = if size >= gib && ipa.is_multiple_of(gib) { gib } else { 2 * MIB };
+    with(|m| {
+        let frames = m.frames.guests.allocate(size, align);
+        frames.or_else(|_| m.frames.guests.allocate(size, 2 * MIB)).map_err(|_| Error::NoGuestMemory(size))
+    })
+}
+
+/// Copies bytes to guest memory at a physical address.
+fn fill(host: u64, bytes: &[u8]) {
+    with_guest_memory(host, bytes.len() as u64, |offset, memory| {
+        if let Some(source) = bytes.get(offset..offset + memory.len()) {
+            copy(memory, source);
+        }
+    });
+}
+
+/// Copies bytes to guest memory at intermediate physical address `ipa`, into blocks that come from a pool.
+fn fill_pooled(pooled: &Pooled<Stage2>, ipa: u64, bytes: &[u8]) -> Result<(), Error> {
+    let attributes = coherence::ram(Stage2Attributes::RAM);
+    let mut left = bytes;
+    for (part, size) in parts(ipa, bytes.len() as u64) {
+        let (now, later) = left.split_at(left.len().min(size as usize));
+        // SAFETY: tables and memory of a VM that does not run, which only its owner reaches; EL2 maps its arena one to one.
+        match unsafe { pooled.host::<Window>(part, size, attributes) } {
+            Ok(host) => fill(host, now),
+            Err(Missing::Dry) => return Err(Error::PoolEmpty),
+            Err(Missing::Foreign) => return Ok(()),
+        }
+        left = later;
+    }
+    Ok(())
 }
 
 /// The cells of a VM's flash, which EL2 maps as long as they exist: the guest reads them, the hypervisor alone writes them.

@@ -3,6 +3,7 @@
 
 use spin::Mutex;
 use turnstile_arch_common::allocators::{Allocators, reserve};
+use turnstile_arch_common::demand::Backing;
 pub use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::memory::{MIB, PAGE, align, cover, map_missing, range};
 use turnstile_firmware::Range;
@@ -149,6 +150,15 @@ pub fn stolen_time_records(vcpus: usize) -> Result<Records, Error> {
         // SAFETY: just allocated and cleared; the arena is mapped for ever, and nothing here is ever freed.
         Ok(unsafe { Records::new(frames.start().0, frames.size()) })
     })
+}
+
+/// Takes the pool that VMs have memory from in common, of so many bytes, whole blocks, for ever. It is in one piece.
+///
+/// # Errors
+/// When there is not enough memory.
+pub fn pool(size: u64) -> Result<Backing, Error> {
+    let frames = with(|m| m.frames.guests.allocate(size, 2 * MIB).map_err(|_| Error::NoPool(size)))?;
+    Ok(Backing::pool(frames.start().0, size))
 }
 
 /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.

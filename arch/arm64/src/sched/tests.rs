@@ -56,7 +56,7 @@ fn machine_with<const N: usize>(vms: [(usize, bool); N], pmu: Kind) -> Vec<&'sta
             (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu, Some(thread(first + n))))));
         let threads: Vec<_> = threads.collect();
         vm.set_vcpus(threads.clone());
-        vm.prepare(u64::from(id) + 100, (u64::from(id) + 1) << 12, None);
+        vm.prepare(u64::from(id) + 100, (u64::from(id) + 1) << 12, crate::memory::Later::Nothing);
         all.extend(threads);
     }
     let tenant = |vcpu: &&'static Vcpu| Tenant { vcpu, class: Class::Fair { weight: 100 }, cpus: [0].into() };

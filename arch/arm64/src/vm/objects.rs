@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
-use core::ops::Deref;
+use core::ops::{Deref, Range};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use spin::Once;
@@ -23,9 +23,9 @@ use turnstile_vm::remote::RemoteCell;
 
 use super::thread::Thread;
 use crate::board::mitigation;
-use crate::cpu::{PerCpu, regs};
+use crate::cpu::{self, PerCpu, regs};
 use crate::irq::{self, VectorsKind};
-use crate::memory::demand::Demand;
+use crate::memory::demand::{Demand, Later};
 use crate::memory::flash::Flash;
 use crate::service::Services;
 use crate::state::facilities::State;
@@ -71,7 +71,7 @@ pub struct Vm {
     pub gicv_dir: Region,
     /// From this guest physical address on there is nothing: neither memory nor a device.
     pub beyond: u64,
-    /// Its RAM, if that is mapped on demand.
+    /// Its RAM, if that is mapped when it is touched.
     pub demand: Demand,
     /// Its flash.
     pub flash: Flash,
@@ -197,11 +197,12 @@ impl Vm {
         self.vcpu(index & (MAX_VCPUS - 1))
     }
 
-    /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, VTTBR_EL2 without the VMID, and where its RAM is if that is
-    /// mapped on demand. Its virtual counter starts from zero.
-    pub fn prepare(&self, vtcr: u64, tables: u64, on_demand: Option<u64>) {
+    /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, VTTBR_EL2 without the VMID, and what of its RAM is
+    /// mapped when it is touched. Its virtual counter starts from zero. Only while no vCPU runs, and no service reaches its memory.
+    pub fn prepare(&self, vtcr: u64, tables: u64, later: Later) {
         let vmid = u64::from(self.id) + 1;
-        self.demand.prepare(tables, on_demand);
+        // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
+        unsafe { self.demand.prepare(tables, later) };
         self.vtcr.store(vtcr, Ordering::Relaxed);
         self.vttbr.store(tables | vmid << 48, Ordering::Relaxed);
         self.cntvoff.store(regs::CNTPCT_EL0.read(), Ordering::Relaxed);
@@ -230,6 +231,22 @@ impl Vm {
     /// What has become of the touch, if it is not mapped yet.
     pub fn reach(&self, address: u64) -> Result<u64, Touch> {
         self.demand.reach(address)
+    }
+
+    /// Gives whole blocks of its memory back to the pool that they came from; returns how many. For who came out last in a pause, while all
+    /// vCPUs are out, when no service reaches these blocks any more.
+    pub fn give_back(&self, blocks: Range<u64>) -> u64 {
+        // SAFETY: the caller's promise. No address of a VM's memory is kept beyond an exit: EL2 maps none of it then.
+        unsafe {
+            self.demand.give_back(blocks, || {
+                // The table stores before the invalidation, the invalidation before what follows (D8.16.5). All numbers of VMs, because
+                // another VM may be loaded here by now.
+                cpu::dsb_ishst();
+                cpu::tlbi_alle1is();
+                cpu::dsb_ish();
+                cpu::isb();
+            })
+        }
     }
 
     /// The VM was paused for so many ticks, of which its virtual counter shows nothing. Only while all its vCPUs are out of their

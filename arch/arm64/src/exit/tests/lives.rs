@@ -130,7 +130,7 @@ fn in_its_life(vcpus: usize) -> (&'static Vm, Frame) {
     let registers = registers();
     registers.iter().chain(&RESIDENCE).for_each(|name| fakes::set(name, LEFT));
     fakes::set("CNTPCT_EL0", 1234);
-    vm.prepare(0x80, 0x4000, None);
+    vm.prepare(0x80, 0x4000, crate::memory::Later::Nothing);
     (0..31).for_each(|n| frame.set(n, LEFT));
     TIMERS.into_iter().for_each(|timer| fakes::set(timer, 5));
     // SAFETY: the test has one thread.
