@@ -22,5 +22,5 @@ pub use turnstile_arch_common::demand::Backing;
 #[cfg(target_os = "none")]
 pub use guest::GuestMemory;
 #[cfg(target_os = "none")]
-pub use host::{Error, STACK_BLOCK, free_bytes, init, pages, stack};
+pub use host::{Error, STACK_BLOCK, free_bytes, init, pages, pool, stack};
 pub use ram::GuestRam;

@@ -23,7 +23,7 @@ pub use guest::GuestMemory;
 #[cfg(target_os = "none")]
 pub use host::{
     Error, NestedTables, Plan, free_bytes, gigabyte_pages, has_smap, init, map_registers, pages,
-    physical_bits, root, stack,
+    physical_bits, pool, root, stack,
 };
 pub use ram::{GuestRam, MAX_PIECES, Piece};
 pub use tables::with_tables;
