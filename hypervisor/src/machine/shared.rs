@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the machines of all architectures do alike.
 
-#[cfg(not(target_arch = "aarch64"))]
-use turnstile_bundle::Mapping;
-use turnstile_bundle::VmSpec;
+use turnstile_bundle::{Mapping, VmSpec};
 use turnstile_vm::lifecycle::OnCrash;
 
-#[cfg(not(target_arch = "aarch64"))]
-use crate::arch::memory::Backing;
-use crate::arch::memory::{self, GuestMemory};
+use crate::arch::memory::{self, Backing, GuestMemory};
 
 /// What is to happen when the guest of a VM has crashed.
 pub fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
@@ -19,7 +15,6 @@ pub fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
 }
 
 /// Where the memory of a VM comes from.
-#[cfg(not(target_arch = "aarch64"))]
 pub fn backing(spec: &VmSpec<'_>) -> Backing {
     match spec.mapping {
         Mapping::AtStart => Backing::AtStart,
