@@ -6,7 +6,6 @@
 //! it has come, gives the entry back and enters the guest, which takes the interrupt and touches the memory again. So no
 //! block is waited for with interrupts masked for longer than a slice takes, and none is mapped before all of it is cleared.
 
-use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_paging::{BLOCK, Blocks, Format, PhysAddr, Progress};
@@ -55,13 +54,6 @@ pub enum Backing {
     OnDemand,
     /// Each block is taken from a pool when it is first touched.
     Pool(&'static Pool),
-}
-
-impl Backing {
-    /// Makes the pool of `size` bytes of guests' memory at `host`, whole blocks, which lasts for ever.
-    pub fn pool(host: u64, size: u64) -> Self {
-        Self::Pool(Box::leak(Box::new(Pool::new(host, BLOCK, (size / BLOCK) as usize))))
-    }
 }
 
 /// What has become of a touch.

@@ -54,9 +54,11 @@ impl core::fmt::Display for Error {
             Self::NoGuestMemory(size) => {
                 write!(f, "no {} MiB of contiguous memory are left for the VM", size / MIB)
             }
-            Self::NoPool(size) => {
-                write!(f, "no {} MiB of contiguous memory are left for it: make it smaller", size / MIB)
-            }
+            Self::NoPool(size) => write!(
+                f,
+                "no {} MiB of contiguous memory are left for the pool: make it smaller",
+                size / MIB
+            ),
             Self::PoolEmpty => f.write_str(
                 "the pool has too little left for its images: stop another VM of the pool, or make the pool larger",
             ),

@@ -17,7 +17,7 @@ static POOL: Once<Backing> = Once::new();
 pub fn set_pool(size: u64) -> Result<(), memory::Error> {
     if size != 0 {
         let pool = memory::pool(size)?;
-        POOL.call_once(|| pool);
+        POOL.call_once(|| Backing::Pool(pool));
     }
     Ok(())
 }

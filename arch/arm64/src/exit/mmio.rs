@@ -3,7 +3,6 @@
 //! exception from a Data Abort"), first touches of memory that is mapped on demand, and flash.
 
 use turnstile_arch_common::demand::Touch;
-use turnstile_arch_common::{println, relax};
 use turnstile_exitstat::Event;
 use turnstile_vgic::Outcome;
 
@@ -12,7 +11,7 @@ use super::inject::{self, Abort};
 use super::light::{Code, Read, done, leave, resident, skip, wake};
 use super::sgi::post_light;
 use super::{flash, service};
-use crate::cpu::{self, regs};
+use crate::cpu::{self, regs, relax};
 use crate::irq::Gic;
 use crate::vcpu::frame::{Frame, Left};
 use crate::vm::{Monitor, Owned, Peers, Vcpu};
@@ -178,39 +177,32 @@ fn touch(vcpu: &Vcpu, iss: u32) -> bool {
     if iss & FAULT != FAULT_TRANSLATION {
         return false;
     }
-    let touched = vcpu.vm.demand.touch(fault_address());
+    count(vcpu, vcpu.vm.demand.touch(fault_address()))
+}
+
+/// The same of memory whose blocks come from a pool. Where that has none, the guest touches it again until there is one: so it takes its
+/// interrupts meanwhile, and stops, pauses and yields its CPU as ever.
+#[cold]
+fn touch_pooled(vcpu: &Vcpu, iss: u32) -> bool {
+    if iss & FAULT != FAULT_TRANSLATION {
+        return false;
+    }
+    let touched = vcpu.vm.demand.touch_pooled(fault_address());
+    if touched == Touch::Dry {
+        relax();
+    }
+    count(vcpu, touched)
+}
+
+/// Counts a touch in the statistics; false if it was none.
+#[inline(always)] // Of each touch.
+fn count(vcpu: &Vcpu, touched: Touch) -> bool {
     if touched == Touch::Mapped
         && let Some(page) = vcpu.statistics
     {
         page.count(Event::FirstTouch);
     }
     touched != Touch::Foreign
-}
-
-/// The same of memory whose blocks come from a pool. If that has none, the guest does again what it did, and waits in this way: it is
-/// interrupted, stopped and paused as always.
-#[cold]
-#[inline(never)] // As `Demand::touch_pooled`.
-fn touch_pooled(vcpu: &Vcpu, iss: u32) -> bool {
-    if iss & FAULT != FAULT_TRANSLATION {
-        return false;
-    }
-    match vcpu.vm.demand.touch_pooled(fault_address()) {
-        Touch::Foreign => return false,
-        Touch::Again => {}
-        Touch::Mapped => {
-            if let Some(page) = vcpu.statistics {
-                page.count(Event::FirstTouch);
-            }
-        }
-        Touch::Dry => {
-            if vcpu.vm.demand.begins_to_wait() {
-                println!("turnstile: VM {} waits for memory: the pool is empty", vcpu.vm.name);
-            }
-            relax();
-        }
-    }
-    true
 }
 
 /// An instruction fetch from memory that is not mapped yet, or from outside the guest's memory.

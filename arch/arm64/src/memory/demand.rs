@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The RAM of a VM that is mapped when it is touched, as exits see it: its own, or blocks of a pool.
+//! The RAM of a VM that is mapped when it is touched, as exits see it.
 
 use alloc::sync::Arc;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_arch_common::demand::{self, Touch, block};
 use turnstile_arch_common::pooled::Pooled;
@@ -26,6 +26,15 @@ fn is_wanted() -> bool {
     regs::ISR_EL1.read() != 0
 }
 
+/// Makes all CPUs forget what they know of stage 2: of all VMs, because this CPU may have loaded another one's.
+fn forget() {
+    // The table stores before the invalidation, the invalidation before what follows (Arm ARM D8.16.5).
+    cpu::dsb_ishst();
+    cpu::tlbi_alle1is();
+    cpu::dsb_ish();
+    cpu::isb();
+}
+
 /// The RAM of a VM, and what maps it if it is not mapped from the start.
 ///
 /// Changed between two lives of the VM alone; its start is ordered behind that, so all accesses are relaxed.
@@ -35,38 +44,31 @@ pub struct Demand {
     ram: Region,
     /// The root of the stage 2 tables.
     root: AtomicU64,
-    /// Where it is in the machine; zero if it is mapped from the start, or comes from a pool.
+    /// Where it is in the machine; zero if it is mapped from the start, or in blocks of a pool.
     host: AtomicU64,
     /// Its blocks, if they come from a pool.
     pooled: ForLife<Option<Arc<Pooled<Stage2>>>>,
-    /// Whether the pool had no block at a touch of this life.
-    has_waited: AtomicBool,
 }
 
-/// The memory of a life, as far as it is mapped when it is touched.
-#[derive(Clone, Debug)]
+/// Where the RAM is that is mapped when it is touched.
+#[derive(Debug, Default)]
 pub enum Later {
-    /// None of it.
+    /// Nowhere: all of it is mapped from the start.
+    #[default]
     Nothing,
-    /// All of it, which begins at this physical address.
+    /// From this physical address on.
     At(u64),
-    /// All of it, a block of a pool at a time.
+    /// In blocks of a pool.
     Pooled(Arc<Pooled<Stage2>>),
 }
 
 impl Demand {
     /// Makes it for this RAM; no life has begun.
-    pub fn new(ram: Region) -> Self {
-        Self {
-            ram,
-            root: AtomicU64::new(0),
-            host: AtomicU64::new(0),
-            pooled: ForLife::default(),
-            has_waited: AtomicBool::new(false),
-        }
+    pub const fn new(ram: Region) -> Self {
+        Self { ram, root: AtomicU64::new(0), host: AtomicU64::new(0), pooled: ForLife::new(None) }
     }
 
-    /// Prepares a life: the root of its stage 2 tables, and what of its RAM is mapped when it is touched.
+    /// Prepares a life: the root of its stage 2 tables, and where its RAM is that is mapped later.
     ///
     /// # Safety
     /// As for [`ForLife::begin`].
@@ -78,7 +80,6 @@ impl Demand {
         };
         self.root.store(root, Ordering::Relaxed);
         self.host.store(host, Ordering::Relaxed);
-        self.has_waited.store(false, Ordering::Relaxed);
         // SAFETY: the caller's promise.
         unsafe { self.pooled.begin(pooled) };
     }
@@ -105,8 +106,8 @@ impl Demand {
     /// # Errors
     /// What has become of the touch, if it is not mapped yet.
     pub fn reach(&self, address: u64) -> Result<u64, Touch> {
-        if let Some(pooled) = self.pooled().filter(|_| self.ram.contains(address)) {
-            // SAFETY: what `pooled` says.
+        if let Some(pooled) = self.pooled(address) {
+            // SAFETY: as for `touch_pooled`.
             let reached =
                 unsafe { pooled.reach::<Window>(address, coherence::ram(Stage2Attributes::RAM), is_wanted) };
             cpu::dsb_ishst();
@@ -126,14 +127,12 @@ impl Demand {
         })
     }
 
-    /// As [`Demand::touch`], of memory whose blocks come from a pool. An exit asks here last: so others do not pay for it.
+    /// As [`Demand::touch`], of memory whose blocks come from a pool: apart, and asked last, so that others pay nothing for it.
     #[cold]
-    #[inline(never)] // As above.
     pub fn touch_pooled(&self, address: u64) -> Touch {
-        let Some(pooled) = self.pooled().filter(|_| self.ram.contains(address)) else {
-            return Touch::Foreign;
-        };
-        // SAFETY: what `pooled` says.
+        let Some(pooled) = self.pooled(address) else { return Touch::Foreign };
+        // SAFETY: tables of a VM that runs, or is about to, which nothing else changes meanwhile; EL2 maps its arena one to one. The pool's
+        // blocks are memory of guests.
         let touched =
             unsafe { pooled.touch::<Window>(address, coherence::ram(Stage2Attributes::RAM), is_wanted) };
         // As in `with_block`.
@@ -141,29 +140,24 @@ impl Demand {
         touched
     }
 
-    /// Notes that the VM waits for a block of its pool; says whether it does for the first time in this life.
-    pub fn begins_to_wait(&self) -> bool {
-        !self.has_waited.swap(true, Ordering::Relaxed)
+    /// Returns the blocks of the RAM that contains `address`, if they come from a pool.
+    fn pooled(&self, address: u64) -> Option<&Pooled<Stage2>> {
+        // The tables have places for more than is RAM.
+        self.pooled.get().as_deref().filter(|_| self.ram.contains(address))
     }
 
     /// Gives whole blocks back to the pool, as [`Pooled::give_back`] does; returns how many.
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn give_back(&self, blocks: Range<u64>, invalidate: impl Fn()) -> u64 {
-        let Some(pooled) = self.pooled() else { return 0 };
-        let inside = blocks.start.max(self.ram.base)..blocks.end.min(self.ram.base + self.ram.size);
-        if inside.is_empty() {
+    pub unsafe fn give_back(&self, blocks: Range<u64>) -> u64 {
+        let Some(pooled) = self.pooled.get() else { return 0 };
+        let part = blocks.start.max(self.ram.base)..blocks.end.min(self.ram.base + self.ram.size);
+        if part.start >= part.end {
             return 0;
         }
-        // SAFETY: the caller's promise, and what `pooled` says.
-        unsafe { pooled.give_back::<Window>(inside, coherence::ram(Stage2Attributes::RAM), invalidate) }
-    }
-
-    /// Returns its blocks, if they come from a pool. The tables are those of the VM's life, which only touches change meanwhile; EL2 maps
-    /// its arena one to one, and the pool is memory of guests.
-    fn pooled(&self) -> Option<&Pooled<Stage2>> {
-        self.pooled.get().as_deref()
+        // SAFETY: the caller's promise; as for `touch_pooled`.
+        unsafe { pooled.give_back::<Window>(part, coherence::ram(Stage2Attributes::RAM), forget) }
     }
 
     /// Does something with the tables, and the physical address of the block that contains `address`. The tables are those of a VM that
@@ -192,6 +186,7 @@ mod tests {
     use turnstile_paging::{BLOCK, Memory, PageTable};
 
     use super::*;
+    use crate::cpu::regs::fakes;
 
     #[test]
     fn a_touch_clears_and_maps_its_block_and_nothing_else() {
@@ -204,11 +199,12 @@ mod tests {
         table.map_on_demand(&mut Heap, RAM.base, PhysAddr(host), RAM.size, Stage2Attributes::RAM).unwrap();
         let demand = Demand::new(RAM);
         assert_eq!(demand.touch(RAM.base), Touch::Foreign, "no life has begun");
-        // SAFETY: nobody uses what was there before.
-        unsafe { demand.prepare(table.root().0, Later::Nothing) };
+        // SAFETY: the test has one thread.
+        let prepare = |later| unsafe { demand.prepare(table.root().0, later) };
+        prepare(Later::Nothing);
         assert_eq!(demand.touch(RAM.base), Touch::Foreign, "all is mapped");
-        // SAFETY: as above.
-        unsafe { demand.prepare(table.root().0, Later::At(host)) };
+        prepare(Later::At(host));
+        assert_eq!(demand.touch_pooled(RAM.base), Touch::Foreign, "it comes from no pool");
         assert_eq!(demand.touch(RAM.base + BLOCK + 0x1234), Touch::Mapped);
         assert!((BLOCK..2 * BLOCK).all(|offset| byte(offset) == 0));
         assert_eq!((byte(BLOCK - 1), byte(2 * BLOCK)), (0xee, 0xee));
@@ -235,43 +231,43 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_a_pool_are_taken_when_they_are_touched() {
+    fn blocks_of_a_pool_come_at_a_touch_and_go_back_when_all_cpus_have_forgotten_them() {
         const RAM: Region = Region { base: 0x4000_0000, size: 4 * BLOCK };
         let memory = vec![0xee_u8; 3 * BLOCK as usize].leak();
         let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
-        let pool: &'static Pool = Box::leak(Box::new(Pool::new(host, BLOCK, 2)));
+        // SAFETY: memory of the test.
+        let byte = |offset: u64| unsafe { ((host + offset) as *const u8).read_volatile() };
+        let pool: &Pool = Box::leak(Box::new(Pool::new(host, BLOCK, 2)));
         let mut table = PageTable::new(FORMAT, &mut Heap).unwrap();
-        table.map_on_demand(&mut Heap, RAM.base, PhysAddr(0), RAM.size, Stage2Attributes::RAM).unwrap();
-        let pooled = Arc::new(Pooled::new(table.blocks(), pool, RAM.base + RAM.size));
+        // More than is RAM has a place in the tables.
+        table.map_on_demand(&mut Heap, RAM.base, PhysAddr(0), 8 * BLOCK, Stage2Attributes::RAM).unwrap();
         let demand = Demand::new(RAM);
-        // SAFETY: nobody uses what was there before.
+        let pooled = Arc::new(Pooled::new(table.blocks(), pool, RAM.base + RAM.size));
+        // SAFETY: the test has one thread.
         unsafe { demand.prepare(table.root().0, Later::Pooled(pooled)) };
-        assert_eq!(demand.touch(RAM.base), Touch::Foreign, "others do not pay for it");
-        assert_eq!(demand.touch_pooled(RAM.base + 0x1234), Touch::Mapped);
-        assert_eq!(demand.reach(RAM.base + BLOCK + 8), Ok(host + BLOCK));
-        let at = |address| table.translate(&Heap, address).map(|found| found.address.0);
-        assert_eq!((at(RAM.base), at(RAM.base + BLOCK)), (Some(host), Some(host + BLOCK)));
-        assert_eq!(table.translate(&Heap, RAM.base).unwrap().attributes, Stage2Attributes::RAM);
-        let third = RAM.base + 2 * BLOCK;
-        assert_eq!((demand.touch_pooled(third), demand.reach(third)), (Touch::Dry, Err(Touch::Dry)));
-        assert_eq!((demand.begins_to_wait(), demand.begins_to_wait()), (true, false), "once");
         for outside in [0, RAM.base - 1, RAM.base + RAM.size, u64::MAX] {
             assert_eq!(demand.touch_pooled(outside), Touch::Foreign, "{outside:#x}");
             assert_eq!(demand.reach(outside), Err(Touch::Foreign), "{outside:#x}");
         }
-        // What is given back is in no table when TLBs are told, and not in the pool before.
-        let told = core::cell::Cell::new(0);
-        let invalidate = || {
-            assert_eq!((at(RAM.base), pool.free()), (None, 0));
-            told.set(told.get() + 1);
-        };
-        // SAFETY: nobody else uses the tables.
-        let given = unsafe { demand.give_back(0..RAM.base + BLOCK, invalidate) };
-        assert_eq!((given, told.get(), pool.free()), (1, 1, 1));
-        assert_eq!(demand.touch_pooled(third), Touch::Mapped, "another one has it now");
-        assert_eq!((at(third), at(RAM.base)), (Some(host), None));
-        // SAFETY: as above.
-        unsafe { demand.prepare(table.root().0, Later::Nothing) };
-        assert_eq!(demand.touch_pooled(RAM.base), Touch::Foreign, "another life has no pool");
+        assert_eq!(demand.touch(RAM.base), Touch::Foreign, "it is nowhere by itself");
+        fakes::set("ISR_EL1", 1 << 7);
+        assert_eq!(demand.touch_pooled(RAM.base + BLOCK), Touch::Again, "an interrupt comes first");
+        fakes::set("ISR_EL1", 0);
+        assert_eq!(demand.touch_pooled(RAM.base + BLOCK + 8), Touch::Mapped);
+        assert!((0..BLOCK).all(|offset| byte(offset) == 0));
+        assert_eq!(demand.reach(RAM.base + BLOCK + 0x1008), Ok(host));
+        assert_eq!(demand.reach(RAM.base), Ok(host + BLOCK));
+        assert_eq!(demand.touch_pooled(RAM.base + 2 * BLOCK), Touch::Dry);
+        assert_eq!(demand.reach(RAM.base + 3 * BLOCK), Err(Touch::Dry));
+        fakes::take_instructions();
+        // SAFETY: nobody uses the tables of the test.
+        let give_back = |blocks| unsafe { demand.give_back(blocks) };
+        assert_eq!((give_back(0..RAM.base), give_back(RAM.base + RAM.size..u64::MAX)), (0, 0));
+        assert_eq!(fakes::take_instructions(), [""; 0]);
+        assert_eq!((give_back(0..RAM.base + BLOCK), pool.free()), (1, 1));
+        assert_eq!(fakes::take_instructions(), ["dsb ishst", "tlbi alle1is", "dsb ish", "isb"]);
+        let at = |address| table.translate(&Heap, address).map(|found| found.address.0);
+        assert_eq!((at(RAM.base), at(RAM.base + BLOCK)), (None, Some(host)));
+        assert_eq!(demand.touch_pooled(RAM.base + 3 * BLOCK), Touch::Mapped, "it is for who needs one");
     }
 }

@@ -17,7 +17,6 @@ pub mod stolen;
 mod tables;
 pub mod window;
 
-pub use demand::Later;
 #[cfg(target_os = "none")]
 pub use guest::{FlashMemory, GuestMemory};
 #[cfg(target_os = "none")]

@@ -17,13 +17,13 @@ use turnstile_machine::{Gicr, GuestMachine};
 use turnstile_vgic::{MAX_VCPUS, Model, Neighbors, SgiRegister, VcpuGic, Vgic};
 use turnstile_vm::attention::{Attention, Reasons};
 use turnstile_vm::inbox::Inbox;
-use turnstile_vm::lifecycle::OnCrash;
+use turnstile_vm::lifecycle::{OnCrash, Phase};
 use turnstile_vm::psci::Psci;
 use turnstile_vm::remote::RemoteCell;
 
 use super::thread::Thread;
 use crate::board::mitigation;
-use crate::cpu::{self, PerCpu, regs};
+use crate::cpu::{PerCpu, regs};
 use crate::irq::{self, VectorsKind};
 use crate::memory::demand::{Demand, Later};
 use crate::memory::flash::Flash;
@@ -71,7 +71,7 @@ pub struct Vm {
     pub gicv_dir: Region,
     /// From this guest physical address on there is nothing: neither memory nor a device.
     pub beyond: u64,
-    /// Its RAM, if that is mapped when it is touched.
+    /// Its RAM, if that is mapped on demand.
     pub demand: Demand,
     /// Its flash.
     pub flash: Flash,
@@ -197,11 +197,14 @@ impl Vm {
         self.vcpu(index & (MAX_VCPUS - 1))
     }
 
-    /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, VTTBR_EL2 without the VMID, and what of its RAM is
-    /// mapped when it is touched. Its virtual counter starts from zero. Only while no vCPU runs, and no service reaches its memory.
+    /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, VTTBR_EL2 without the VMID, and where its RAM is that is mapped when it
+    /// is touched. Its virtual counter starts from zero. Nothing if the VM runs.
     pub fn prepare(&self, vtcr: u64, tables: u64, later: Later) {
+        if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
+            return;
+        }
         let vmid = u64::from(self.id) + 1;
-        // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
+        // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, shows the memory to services and starts the VM afterwards.
         unsafe { self.demand.prepare(tables, later) };
         self.vtcr.store(vtcr, Ordering::Relaxed);
         self.vttbr.store(tables | vmid << 48, Ordering::Relaxed);
@@ -236,17 +239,8 @@ impl Vm {
     /// Gives whole blocks of its memory back to the pool that they came from; returns how many. For who came out last in a pause, while all
     /// vCPUs are out, when no service reaches these blocks any more.
     pub fn give_back(&self, blocks: Range<u64>) -> u64 {
-        // SAFETY: the caller's promise. No address of a VM's memory is kept beyond an exit: EL2 maps none of it then.
-        unsafe {
-            self.demand.give_back(blocks, || {
-                // The table stores before the invalidation, the invalidation before what follows (D8.16.5). All numbers of VMs, because
-                // another VM may be loaded here by now.
-                cpu::dsb_ishst();
-                cpu::tlbi_alle1is();
-                cpu::dsb_ish();
-                cpu::isb();
-            })
-        }
+        // SAFETY: the caller's promise. EL2 keeps no addresses of the memory of guests.
+        unsafe { self.demand.give_back(blocks) }
     }
 
     /// The VM was paused for so many ticks, of which its virtual counter shows nothing. Only while all its vCPUs are out of their

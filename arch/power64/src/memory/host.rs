@@ -3,7 +3,6 @@
 
 use spin::Mutex;
 use turnstile_arch_common::allocators::{Allocators, reserve};
-use turnstile_arch_common::demand::Backing;
 pub use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::memory::{MIB, PAGE, align, range};
 use turnstile_firmware::Range;
@@ -112,13 +111,12 @@ pub fn pages(count: u64) -> Result<u64, Error> {
     with(|m| m.pages(count))
 }
 
-/// Takes the pool that VMs have memory from in common, of so many bytes, whole blocks, for ever. It is in one piece.
+/// Takes memory of guests for a pool of so many bytes, whole blocks. At boot, and for ever.
 ///
 /// # Errors
-/// When there is not enough memory.
-pub fn pool(size: u64) -> Result<Backing, Error> {
-    let frames = with(|m| m.guests.allocate(size, 2 * MIB).map_err(|_| Error::NoPool(size)))?;
-    Ok(Backing::pool(frames.start().0, size))
+/// When so much contiguous memory is not left.
+pub fn pool(size: u64) -> Result<&'static turnstile_arch_common::pooled::Pool, Error> {
+    with(|m| m.pool(size))
 }
 
 /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.

@@ -6,6 +6,7 @@ use core::ops::Range;
 
 use turnstile_arch_common::demand::{self, Touch, block};
 use turnstile_arch_common::pooled::{Missing, Pooled};
+use turnstile_arch_common::relax;
 use turnstile_paging::{BLOCK, Blocks, Partition, PartitionAttributes};
 
 use super::user::Block;
@@ -166,7 +167,12 @@ impl GuestRam {
             return Touch::Foreign;
         };
         // SAFETY: as for `settle_pooled`.
-        unsafe { pooled.touch::<Block>(address, PartitionAttributes::RAM, NOT_WANTED) }
+        let touched = unsafe { pooled.touch::<Block>(address, PartitionAttributes::RAM, NOT_WANTED) };
+        if touched == Touch::Dry {
+            // The guest touches it again until there is one: so it takes its interrupts meanwhile, and stops, pauses and yields its CPU as ever.
+            relax();
+        }
+        touched
     }
 
     /// Gives whole blocks back to the pool, as [`Pooled::give_back`] does; returns how many.

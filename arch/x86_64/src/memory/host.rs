@@ -4,7 +4,7 @@
 use arrayvec::ArrayVec;
 use spin::Mutex;
 use turnstile_arch_common::allocators::{Allocators, reserve};
-use turnstile_arch_common::demand::{self, Backing};
+use turnstile_arch_common::demand;
 pub use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::memory::{MIB, PAGE, align, cover, map_missing, range};
 use turnstile_firmware::{Range, boot::Region};
@@ -308,13 +308,12 @@ pub fn pages(count: u64) -> Result<u64, Error> {
     with(|m| m.frames.pages(count))
 }
 
-/// Takes the pool that VMs have memory from in common, of so many bytes, whole blocks, for ever. It is in one piece.
+/// Takes memory of guests for a pool of so many bytes, whole blocks. At boot, and for ever.
 ///
 /// # Errors
-/// When there is not enough memory.
-pub fn pool(size: u64) -> Result<Backing, Error> {
-    let frames = with(|m| m.frames.guests.allocate(size, 2 * MIB).map_err(|_| Error::NoPool(size)))?;
-    Ok(Backing::pool(frames.start().0, size))
+/// When so much contiguous memory is not left.
+pub fn pool(size: u64) -> Result<&'static turnstile_arch_common::pooled::Pool, Error> {
+    with(|m| m.frames.pool(size))
 }
 
 /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.

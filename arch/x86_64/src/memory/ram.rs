@@ -7,6 +7,7 @@ use core::ops::Range;
 use arrayvec::ArrayVec;
 use turnstile_arch_common::demand::{self, Touch, block};
 use turnstile_arch_common::pooled::{Missing, Pooled};
+use turnstile_arch_common::relax;
 use turnstile_paging::{BLOCK, Blocks, Nested, NestedAttributes};
 
 use super::user::Block;
@@ -154,7 +155,12 @@ impl GuestRam {
             return Touch::Foreign;
         }
         // SAFETY: as for `settle_pooled`.
-        unsafe { pooled.touch::<Block>(address, NestedAttributes::RAM, is_wanted) }
+        let touched = unsafe { pooled.touch::<Block>(address, NestedAttributes::RAM, is_wanted) };
+        if touched == Touch::Dry {
+            // The guest touches it again until there is one: so it takes its interrupts meanwhile, and stops, pauses and yields its CPU as ever.
+            relax();
+        }
+        touched
     }
 
     /// The same for who is to know where the block is once it is mapped, because a service of the VM has touched it.

@@ -29,7 +29,7 @@ use crate::arch::exit::full::Crash;
 use crate::arch::irq;
 use crate::arch::memory::flash::Access;
 use crate::arch::memory::stolen::{Records, StolenTime};
-use crate::arch::memory::{self, Backing, GuestMemory, Later};
+use crate::arch::memory::{self, Backing, GuestMemory};
 use crate::arch::service::Window;
 use crate::arch::state::{common, pmu};
 use crate::arch::vm::{Thread, Vm, VmParts};
@@ -263,7 +263,7 @@ impl Machine {
     /// Returns where the VM's RAM is.
     pub fn ram(&self, memory: &GuestMemory) -> Vec<Window> {
         let (guest, size) = (self.chosen.map.map().ram_base, self.spec.memory);
-        let on_demand = !matches!(memory.later(), Later::Nothing);
+        let on_demand = memory.comes_later();
         // Of blocks of a pool that are anywhere, what decides how large the pages may be that lead to them.
         let host = if self.spec.mapping == Mapping::FromPool { guest } else { memory.base() };
         vec![Window { guest, host, size, on_demand, ..Window::default() }]
