@@ -68,7 +68,7 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let last = VmSpec { name: "last", cpus: CpuList::new(&[7, 8]), ..mapped };
     let ports =
         [port, PortSpec { vm: 4, mac: [2, 0, 0, 0, 0, 2], guard: false, isolated: true, rate: None, queues: 4, ..port }];
-    write_with(&[vm, other, pc, mapped, last], &services, &disks, &ports).expect("a valid bundle")
+    write_with(&[vm, other, pc, mapped, last], &services, &disks, &ports, 0).expect("a valid bundle")
 });
 
 /// The least program of a service.
@@ -85,7 +85,7 @@ fn read(blob: &[u8]) {
         assert!(validate_services(bundle.vms(), bundle.services(), bundle.disks()).is_ok());
         assert!(validate_ports(bundle.vms(), bundle.services(), bundle.ports()).is_ok());
         // What is read can be written, and reads the same again.
-        let written = write_with(bundle.vms(), bundle.services(), bundle.disks(), bundle.ports());
+        let written = write_with(bundle.vms(), bundle.services(), bundle.disks(), bundle.ports(), bundle.pool());
         let written = written.expect("a valid bundle can be written");
         let again = Bundle::parse(&written).expect("what was written can be read");
         assert_eq!(again.vms(), bundle.vms());

@@ -25,6 +25,7 @@ use crate::disk;
 use crate::driven;
 use crate::guest::Guest;
 use crate::line::{self, PortMessage, Receiver};
+use crate::machine::shared;
 use crate::options;
 use crate::service::Hosted;
 use crate::times;
@@ -138,6 +139,9 @@ fn set_up(host: &'static Host, stray: bool) -> (&'static System, usize) {
     let wanted = of_vms.chain(of_services).max().map_or(1, |cpu| usize::from(cpu) + 1);
     let running = host.start_cpus(wanted);
     TIMES.end(Phase::Cpus, time::ticks());
+    if let Err(error) = shared::set_pool(bundle.pool()) {
+        refuse(host, format_args!("the pool of memory cannot be made: {error}"));
+    }
     let (mut guests, mut tenants) = (Vec::new(), Vec::new());
     for (id, spec) in bundle.vms().iter().enumerate() {
         match build(id as u8, spec, &bundle, (host, running), &mut tenants) {

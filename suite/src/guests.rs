@@ -54,6 +54,7 @@ fn selftests() -> Vec<Scenario> {
     }
     scenarios.push(selftest("virt", 4, "owned"));
     scenarios.extend([programs::on_demand(ISA, TESTED), programs::restarts_on_demand(ISA, "16MiB")]);
+    scenarios.push(programs::restarts_from_pool(ISA, "16MiB", "24MiB"));
     scenarios.extend(["virt", "kvmtool"].map(many_vcpus));
     scenarios
 }

@@ -61,6 +61,7 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.extend([
         programs::on_demand(ISA, TESTED).limit(300),
         programs::restarts_on_demand(ISA, VICTIMS.resetting),
+        programs::restarts_from_pool(ISA, VICTIMS.resetting, "24MiB"),
         programs::facilities_alone(ISA, "alone", TESTED, ""),
         programs::facilities_of_two(ISA, TESTED, "", ""),
         programs::facilities_shared(ISA, TESTED),

@@ -41,6 +41,7 @@ pub fn scenarios() -> Vec<Scenario> {
     }
     scenarios.push(programs::on_demand(ISA, TESTED).limit(300));
     scenarios.push(programs::restarts_on_demand(ISA, "16MiB"));
+    scenarios.push(programs::restarts_from_pool(ISA, "16MiB", "24MiB"));
     for paravirt in ["all", "none"] {
         scenarios.extend([pressure(paravirt, 1).long(), pressure(paravirt, 4), load(paravirt)]);
     }

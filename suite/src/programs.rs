@@ -37,6 +37,32 @@ pub fn restarts_on_demand(isa: Isa, memory: &str) -> Scenario {
     })
 }
 
+/// Two guests that reset themselves again and again and want more memory from a pool than it has: one waits for what the other gives back
+/// when it ends. Each finds zeroes in all of its memory, whatever the other has left there. One that waits can be stopped, and the other
+/// goes on with all that it had.
+pub fn restarts_from_pool(isa: Isa, memory: &str, pool: &str) -> Scenario {
+    // More lives than the pool has blocks: one that is lost in each is missed.
+    const RESTARTS: u32 = 20;
+    let vm = |name| guest(name, "restart", memory, "mapping = \"from-pool\"");
+    let config = format!("{}{}[pool]\nsize = \"{pool}\"\n", vm("first"), vm("second"));
+    let steps = vec![
+        Step::Started(0, 1),
+        Step::Started(1, 1),
+        // One has nothing more to get by then, or both.
+        Step::Wait(300),
+        // Not waited for by their reasons: they may be about to reset themselves.
+        Step::Tell(Command::Stop { vm: 0 }),
+        Step::Started(1, RESTARTS),
+        Step::Tell(Command::Stop { vm: 1 }),
+    ];
+    Scenario::at(isa, "restart/from-pool", config, steps).limit(300).judge(|record| {
+        match [0, 1].into_iter().find(|vm| record.console(*vm).contains("@error")) {
+            Some(vm) => Err(format!("memory that VM {vm} touched first was not zero")),
+            None => Ok(()),
+        }
+    })
+}
+
 /// Interrupts as many as can be, each accounted for.
 pub fn pressure(isa: Isa, which: &str, memory: &str, more: &str) -> Scenario {
     let steps = vec![Step::Expect(0, "@boot pressure"), Step::Expect(0, "@done passed=")];

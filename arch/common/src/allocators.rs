@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What physical memory is given out from, and the heap.
 
+use alloc::boxed::Box;
+
 #[cfg(target_os = "none")]
 use buddy_system_allocator::LockedHeap;
 use turnstile_firmware::Range;
-use turnstile_paging::{FrameAllocator, FrameRange};
+use turnstile_paging::{BLOCK, FrameAllocator, FrameRange};
+use turnstile_pool::Pool;
 
 use crate::memory::{ARENA, Error, HEAP, MIB, PAGE, cover, range};
 
@@ -91,6 +94,16 @@ impl Allocators {
         Ok(frames.start().0)
     }
 
+    /// Takes memory of guests for a pool of so many bytes, whole blocks, for ever.
+    ///
+    /// # Errors
+    /// When so much contiguous memory is not left.
+    pub fn pool(&mut self, size: u64) -> Result<&'static Pool, Error> {
+        let range = self.guests.allocate(size, BLOCK).map_err(|_| Error::NoPool(size))?;
+        let count = usize::try_from(range.size() / BLOCK).map_err(|_| Error::NoPool(size))?;
+        Ok(Box::leak(Box::new(Pool::new(range.start().0, BLOCK, count))))
+    }
+
     /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.
     pub fn free_bytes(&self) -> (u64, u64) {
         (self.guests.free_bytes(), self.arena.free_bytes())
@@ -100,5 +113,20 @@ impl Allocators {
 impl Default for Allocators {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_pool_is_given_to_nobody_else() {
+        let mut allocators = Allocators::new();
+        allocators.guests.add(range(BLOCK + PAGE, 4 * BLOCK).unwrap()).unwrap();
+        let pool = allocators.pool(2 * BLOCK).unwrap();
+        assert_eq!((pool.count(), pool.take()), (2, Some(3 * BLOCK)));
+        assert_eq!(allocators.free_bytes().0, 2 * BLOCK);
+        assert!(matches!(allocators.pool(2 * BLOCK), Err(Error::NoPool(size)) if size == 2 * BLOCK));
     }
 }

@@ -9,6 +9,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_paging::{BLOCK, Blocks, Format, PhysAddr, Progress};
+use turnstile_pool::Pool;
 
 use crate::relax;
 
@@ -44,6 +45,17 @@ pub trait Clear: Sized {
     fn close(self);
 }
 
+/// Where the memory of a VM comes from, and when.
+#[derive(Clone, Copy, Debug)]
+pub enum Backing {
+    /// All of it is its own, cleared and mapped before it starts.
+    AtStart,
+    /// All of it is its own, cleared and mapped when it is first touched.
+    OnDemand,
+    /// Each block is taken from a pool when it is first touched.
+    Pool(&'static Pool),
+}
+
 /// What has become of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
@@ -51,6 +63,8 @@ pub enum Touch {
     Mapped,
     /// It is to be touched again: it is mapped by now, another CPU is clearing it, or this one is wanted elsewhere.
     Again,
+    /// The pool has no block for it now. It is to be touched again.
+    Dry,
     /// The tables have no place for it: it is no memory that is mapped on demand.
     Foreign,
 }
@@ -74,7 +88,8 @@ pub unsafe fn touch<F: Format, C: Clear>(
     let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
     let read = |table, index| C::in_memory(word(table, index).load(Ordering::Relaxed));
     let Some(slot) = blocks.slot(address, PhysAddr(host), attributes, read) else { return Touch::Foreign };
-    let Some(found) = slot.progress else { return Touch::Again };
+    // Where it is no entry says: nothing is to be carried over.
+    let Some(found) = slot.progress.map(|found| Progress { host: 0, ..found }) else { return Touch::Again };
     let place = word(slot.table, slot.index);
     let taken = C::in_memory(Progress { taken: true, ..found }.entry());
     let free = C::in_memory(found.entry());
@@ -86,7 +101,7 @@ pub unsafe fn touch<F: Format, C: Clear>(
     // SAFETY: the block is not mapped yet, and the entry is this CPU's.
     let cleared = unsafe { clear::<C>(host, found.cleared, is_wanted) };
     let is_whole = cleared == BLOCK / SLICE;
-    let entry = if is_whole { slot.entry } else { Progress { cleared, taken: false }.entry() };
+    let entry = if is_whole { slot.entry } else { Progress { cleared, taken: false, ..found }.entry() };
     // Release: whoever finds the entry finds what was cleared before. A walk is ordered as the loads behind it are.
     place.store(C::in_memory(entry), Ordering::Release);
     if is_whole { Touch::Mapped } else { Touch::Again }
@@ -110,7 +125,10 @@ unsafe fn clear<C: Clear>(host: u64, mut cleared: u64, is_wanted: impl Fn() -> b
     cleared
 }
 
-/// As [`touch`], for who is to know that the block is mapped by now, whoever has mapped it: [`Touch::Mapped`] says that.
+/// As [`touch`], for who is to know where the block is once it is mapped, whoever has mapped it.
+///
+/// # Errors
+/// What [`touch`] says, if it is not mapped yet.
 ///
 /// # Safety
 /// As for [`touch`].
@@ -120,11 +138,12 @@ pub unsafe fn reach<F: Format, C: Clear>(
     host: u64,
     attributes: F::Attributes,
     is_wanted: impl Fn() -> bool,
-) -> Touch {
+) -> Result<u64, Touch> {
     // SAFETY: the caller's promise.
     match unsafe { touch::<F, C>(blocks, address, host, attributes, &is_wanted) } {
-        Touch::Again if is_mapped::<F, C>(blocks, address, attributes) => Touch::Mapped,
-        touched => touched,
+        Touch::Mapped => Ok(host),
+        Touch::Again if is_mapped::<F, C>(blocks, address, attributes) => Ok(host),
+        touched => Err(touched),
     }
 }
 
@@ -163,11 +182,116 @@ unsafe fn settle<F: Format, C: Clear>(
         // Who has taken the entry waits for nobody, and gives it back.
         // SAFETY: the caller's promise.
         match unsafe { reach::<F, C>(blocks, address, host, attributes, || false) } {
-            Touch::Mapped => return true,
-            Touch::Foreign => return false,
-            Touch::Again => {}
+            Ok(_) => return true,
+            Err(Touch::Foreign) => return false,
+            Err(_) => {}
         }
     }
+}
+
+/// As [`touch`], of memory whose blocks come from a pool when they are touched first. Where the block is, its entry says from then on.
+///
+/// # Safety
+/// As for [`touch`]. The pool's blocks are memory of guests.
+pub unsafe fn touch_pooled<F: Format, C: Clear>(
+    blocks: &Blocks<F>,
+    address: u64,
+    pool: &Pool,
+    attributes: F::Attributes,
+    is_wanted: impl Fn() -> bool,
+) -> Touch {
+    // SAFETY: as for `touch`.
+    let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
+    let read = |table, index| C::in_memory(word(table, index).load(Ordering::Relaxed));
+    let Some(slot) = blocks.slot(address, PhysAddr(0), attributes, read) else { return Touch::Foreign };
+    let Some(found) = slot.progress else { return Touch::Again };
+    let place = word(slot.table, slot.index);
+    let taken = C::in_memory(Progress { taken: true, ..found }.entry());
+    let free = C::in_memory(found.entry());
+    // Acquire: as in `touch`.
+    if found.taken || place.compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        relax();
+        return Touch::Again;
+    }
+    let host = if found.host == 0 { pool.take() } else { Some(found.host) };
+    let Some(host) = host else {
+        // Relaxed: nothing was done.
+        place.store(free, Ordering::Relaxed);
+        return Touch::Dry;
+    };
+    // SAFETY: it was in the pool, which has given it to nobody else, and the entry is this CPU's.
+    let cleared = unsafe { clear::<C>(host, found.cleared, is_wanted) };
+    let mapped = blocks.leaf(PhysAddr(host), attributes).filter(|_| cleared == BLOCK / SLICE);
+    let entry = mapped.unwrap_or(Progress { cleared, taken: false, host }.entry());
+    // Release: as in `touch`.
+    place.store(C::in_memory(entry), Ordering::Release);
+    if mapped.is_some() { Touch::Mapped } else { Touch::Again }
+}
+
+/// Takes the block that contains `address` out of the tables, and returns where it is. Nobody maps anything there before [`vacate`]. The caller
+/// invalidates what TLBs have of it.
+///
+/// # Safety
+/// As for [`touch`], but that nobody else unmaps it meanwhile.
+pub unsafe fn take_away<F: Format, C: Clear>(
+    blocks: &Blocks<F>,
+    address: u64,
+    attributes: F::Attributes,
+) -> Option<u64> {
+    // SAFETY: as for `touch`.
+    let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
+    let read = |table, index| C::in_memory(word(table, index).load(Ordering::Relaxed));
+    let slot = blocks.slot(address, PhysAddr(0), attributes, read)?;
+    let host = slot.mapped?.0;
+    let taken = Progress { taken: true, host, cleared: 0 };
+    // Relaxed: what orders this before the block's next use is the invalidation.
+    word(slot.table, slot.index).store(C::in_memory(taken.entry()), Ordering::Relaxed);
+    Some(host)
+}
+
+/// Says that nobody reaches the block any more that [`take_away`] has returned: the next touch takes another one. The caller gives it back to the pool.
+///
+/// # Safety
+/// As for [`take_away`], and after it.
+pub unsafe fn vacate<F: Format, C: Clear>(blocks: &Blocks<F>, address: u64, attributes: F::Attributes) {
+    // SAFETY: as for `touch`.
+    let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
+    let read = |table, index| C::in_memory(word(table, index).load(Ordering::Relaxed));
+    if let Some(slot) = blocks.slot(address, PhysAddr(0), attributes, read) {
+        word(slot.table, slot.index).store(C::in_memory(Progress::default().entry()), Ordering::Release);
+    }
+}
+
+/// Returns where the block that contains `address` is, mapped or not; `None` if it has none.
+///
+/// # Safety
+/// As for [`touch`].
+pub unsafe fn place<F: Format, C: Clear>(
+    blocks: &Blocks<F>,
+    address: u64,
+    attributes: F::Attributes,
+) -> Option<u64> {
+    // SAFETY: as for `touch`. Acquire: what was cleared before it was mapped.
+    let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
+    let read = |table, index| C::in_memory(word(table, index).load(Ordering::Acquire));
+    let slot = blocks.slot(address, PhysAddr(0), attributes, read)?;
+    let unmapped = slot.progress.map(|progress| progress.host).filter(|host| *host != 0);
+    slot.mapped.map(|host| host.0).or(unmapped)
+}
+
+/// Returns where the block that contains `address` is, if it is mapped.
+///
+/// # Safety
+/// As for [`touch`].
+pub unsafe fn mapped<F: Format, C: Clear>(
+    blocks: &Blocks<F>,
+    address: u64,
+    attributes: F::Attributes,
+) -> Option<u64> {
+    // SAFETY: as for `place`.
+    let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
+    let read = |table, index| C::in_memory(word(table, index).load(Ordering::Acquire));
+    Some(blocks.slot(address, PhysAddr(0), attributes, read)?.mapped?.0)
 }
 
 /// [`settle`] for all blocks that `size` bytes from `address` on are in. `place` says where a block is; one that has no place is left.
@@ -302,9 +426,9 @@ mod tests {
         // SAFETY: as above.
         let reached =
             |is_wanted: bool| unsafe { reach::<_, Plain>(&machine.0, 0x1234, machine.1, RAM, || is_wanted) };
-        assert_eq!(reached(true), Touch::Again, "one slice of it is cleared");
-        assert_eq!(reached(false), Touch::Mapped);
-        assert_eq!(reached(true), Touch::Mapped, "and stays so");
+        assert_eq!(reached(true), Err(Touch::Again), "one slice of it is cleared");
+        assert_eq!(reached(false), Ok(machine.1));
+        assert_eq!(reached(true), Ok(machine.1), "and stays so");
     }
 
     #[test]
@@ -324,6 +448,76 @@ mod tests {
         assert_eq!(found.attributes, NestedAttributes::DATA);
         assert!(table.translate(&Heap, there).is_none(), "and no other");
         assert!(!supplied(4 << 30, 0), "where nothing is prepared");
+    }
+
+    /// Tables of eight blocks of a VM, a pool of so many blocks in which somebody has left something, and where that begins.
+    fn pooled(count: usize) -> (Blocks<Nested>, Pool, u64) {
+        let memory = vec![0xee_u8; (count + 1) * BLOCK as usize].leak();
+        let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
+        let mut table = PageTable::new(Nested::new(true, 48), &mut Heap).unwrap();
+        table.map_on_demand(&mut Heap, 0, PhysAddr(0), 8 * BLOCK, RAM).unwrap();
+        (table.blocks(), Pool::new(host, BLOCK, count), host)
+    }
+
+    /// Touches a block of that.
+    fn touched_there((blocks, pool, _): &(Blocks<Nested>, Pool, u64), number: u64, is_wanted: bool) -> Touch {
+        // SAFETY: tables and memory of the test.
+        unsafe { touch_pooled::<_, Plain>(blocks, number * BLOCK + 0x1234, pool, RAM, || is_wanted) }
+    }
+
+    fn place_of((blocks, ..): &(Blocks<Nested>, Pool, u64), number: u64) -> Option<u64> {
+        // SAFETY: as above.
+        unsafe { place::<_, Plain>(blocks, number * BLOCK + 5, RAM) }
+    }
+
+    #[test]
+    fn blocks_come_from_the_pool_and_go_back() {
+        let machine = pooled(2);
+        assert_eq!(place_of(&machine, 3), None);
+        assert_eq!(touched_there(&machine, 3, true), Touch::Again, "a slice of it is cleared");
+        let host = place_of(&machine, 3).unwrap();
+        assert_eq!((byte(host, 0), byte(host, SLICE)), (0, 0xee));
+        assert_eq!((touched_there(&machine, 3, false), place_of(&machine, 3)), (Touch::Mapped, Some(host)));
+        assert!((0..BLOCK).all(|offset| byte(host, offset) == 0));
+        assert_eq!(touched_there(&machine, 3, false), Touch::Again, "it is mapped");
+        assert_eq!(touched_there(&machine, 1, false), Touch::Mapped);
+        assert_eq!((touched_there(&machine, 0, false), place_of(&machine, 0)), (Touch::Dry, None));
+        assert_eq!(touched_there(&machine, 9 << 10, false), Touch::Foreign);
+        // SAFETY: memory of the test.
+        unsafe { (host as *mut u8).write_volatile(7) };
+        // SAFETY: nobody else uses the tables.
+        let away = |number| unsafe { take_away::<_, Plain>(&machine.0, number * BLOCK + 8, RAM) };
+        assert_eq!((away(3), away(3), away(0), away(9 << 10)), (Some(host), None, None, None));
+        assert_eq!(touched_there(&machine, 3, false), Touch::Again, "while it goes, nobody gets another one");
+        // SAFETY: as above.
+        unsafe { vacate::<_, Plain>(&machine.0, 3 * BLOCK, RAM) };
+        assert_eq!((place_of(&machine, 3), touched_there(&machine, 3, false)), (None, Touch::Dry));
+        assert!(machine.1.give(host));
+        assert_eq!((touched_there(&machine, 0, false), place_of(&machine, 0)), (Touch::Mapped, Some(host)));
+        assert_eq!(byte(host, 0), 0, "what was there is gone");
+    }
+
+    /// CPUs that touch the same blocks at once, of which there are fewer: each block is mapped once, and none is lost.
+    #[test]
+    fn cpus_that_share_a_pool_have_blocks_of_their_own() {
+        for round in 0..20 {
+            let machine = pooled(5);
+            let start = Barrier::new(4);
+            std::thread::scope(|scope| {
+                for cpu in 0..4 {
+                    let (machine, start) = (&machine, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        for step in 0..64 {
+                            touched_there(machine, (step + cpu) % 8, (round + step) % 3 == 0);
+                        }
+                    });
+                }
+            });
+            let places: Vec<u64> = (0..8).filter_map(|number| place_of(&machine, number)).collect();
+            let distinct: std::collections::BTreeSet<_> = places.iter().collect();
+            assert_eq!((places.len(), distinct.len(), machine.1.free()), (5, 5, 0));
+        }
     }
 
     /// CPUs that touch a block at once, some of them interrupted: each writes a byte as soon as the block is mapped, and nobody

@@ -14,6 +14,7 @@
 //! | `of_cpu` | what is one physical CPU's alone |
 //! | `pci` | the machine's PCI functions, for services that drive them |
 //! | `phases` | what the hypervisor's start takes |
+//! | `pooled` | memory of VMs whose blocks come from a pool |
 //! | `registers` | registers of a CPU by their names, for the lists of each architecture |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
@@ -44,6 +45,7 @@ pub mod monitor;
 pub mod of_cpu;
 pub mod pci;
 pub mod phases;
+pub mod pooled;
 mod registers;
 mod relax;
 pub mod report;

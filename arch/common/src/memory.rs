@@ -21,6 +21,10 @@ pub enum Error {
     NoStack,
     /// Not enough contiguous memory of this many bytes is left for a guest.
     NoGuestMemory(u64),
+    /// Not enough contiguous memory of this many bytes is left for the pool.
+    NoPool(u64),
+    /// The pool that the VM's memory comes from has no block left for what is loaded into it.
+    PoolEmpty,
     /// A device may still write to the memory of a VM that has stopped: so many bytes, of so many that are kept for such reasons.
     InUse {
         /// The VM's.
@@ -50,6 +54,14 @@ impl core::fmt::Display for Error {
             Self::NoGuestMemory(size) => {
                 write!(f, "no {} MiB of contiguous memory are left for the VM", size / MIB)
             }
+            Self::NoPool(size) => write!(
+                f,
+                "no {} MiB of contiguous memory are left for the pool: make it smaller",
+                size / MIB
+            ),
+            Self::PoolEmpty => f.write_str(
+                "the pool has too little left for its images: stop another VM of the pool, or make the pool larger",
+            ),
             Self::InUse { size, all } => write!(
                 f,
                 "the firmware does not take its event queues back, so its {} MiB stay out of use; {} MiB in all do",

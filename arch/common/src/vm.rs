@@ -133,6 +133,11 @@ pub struct ForLife<T>(UnsafeCell<T>);
 unsafe impl<T: Send + Sync> Sync for ForLife<T> {}
 
 impl<T> ForLife<T> {
+    /// Makes it, with this for as long as no life has begun.
+    pub const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
     /// Sets it for the next life.
     ///
     /// # Safety

@@ -8,7 +8,7 @@ use crate::cpus::CpuList;
 use crate::error::BundleError;
 use crate::machine::{Arm64, Machine, Pc, Pseries};
 use crate::schedule::{Class, Schedule};
-use crate::spec::VmSpec;
+use crate::spec::{Mapping, VmSpec};
 use crate::spec_error::{SpecError, VmLabel};
 use crate::tenants::Tenants;
 use crate::{MAX_CMDLINE, MAX_NAME, MAX_PHYSICAL_CPUS, MAX_VMS};
@@ -195,4 +195,25 @@ pub fn validate(vms: &[VmSpec<'_>]) -> Result<(), BundleError> {
         }
     }
     Ok(())
+}
+
+/// Checks the VMs of a bundle against its pool of so many bytes, zero if there is none.
+///
+/// # Errors
+///
+/// Says the first thing that is wrong, and with which VM.
+pub fn validate_pool(vms: &[VmSpec<'_>], pool: u64) -> Result<(), BundleError> {
+    if !pool.is_multiple_of(MEMORY_UNIT) {
+        return Err(BundleError::Pool(pool));
+    }
+    let mut of_pool = vms.iter().enumerate().filter(|(_, vm)| vm.mapping == Mapping::FromPool).peekable();
+    if pool != 0 && of_pool.peek().is_none() {
+        return Err(BundleError::PoolUnused);
+    }
+    let Some((index, vm)) = of_pool.find(|(_, vm)| vm.memory > pool) else { return Ok(()) };
+    let problem = match pool {
+        0 => SpecError::NoPool,
+        pool => SpecError::PoolTooSmall { memory: vm.memory, pool },
+    };
+    Err(BundleError::Vm { vm: VmLabel::new(index, vm.name), problem })
 }

@@ -57,6 +57,10 @@ pub enum BundleError {
     Damaged(Part),
     /// The bundle is undamaged, but not of the form that this version writes; the text names the place.
     Malformed(&'static str),
+    /// The pool has so many bytes, which are no whole blocks of 2 MiB.
+    Pool(u64),
+    /// There is a pool, and no VM has memory from it.
+    PoolUnused,
     /// There are no VMs.
     NoVms,
     /// There are this many VMs.
@@ -150,6 +154,12 @@ impl fmt::Display for BundleError {
             BundleError::Malformed(place) => {
                 write!(f, "the bundle is malformed: {place}; build it again with `turnstile build`")
             }
+            BundleError::Pool(size) => {
+                write!(f, "a pool of {size} bytes is no whole number of blocks; give a multiple of 2 MiB")
+            }
+            BundleError::PoolUnused => f.write_str(
+                "no VM has memory from the pool; leave it out, or have one take its memory from it",
+            ),
             BundleError::NoVms => f.write_str("there are no VMs; describe at least one"),
             BundleError::TooManyVms(count) => {
                 write!(f, "{count} VMs are too many; describe at most {MAX_VMS}")

@@ -11,7 +11,8 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <14>;
+//!     version = <15>;
+//!     pool = <u64>;                      only if there is one
 //!     images {
 //!         image-0 { digest = <u64>; padding = [...]; data = [...]; };
 //!     };
@@ -92,7 +93,7 @@ mod tenants;
 mod write;
 mod xxh64;
 
-pub use check::validate;
+pub use check::{validate, validate_pool};
 pub use choices::UnknownChoice;
 pub use cpus::CpuList;
 pub use disk::{DiskMemory, DiskSpec, Drive, DriveKind, validate_disks};
@@ -141,7 +142,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 

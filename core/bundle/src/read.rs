@@ -8,11 +8,11 @@ use arrayvec::ArrayVec;
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
 
-use crate::check::validate;
+use crate::check::{validate, validate_pool};
 use crate::digest::{self, read_u32};
 use crate::disk::{DiskSpec, validate_disks};
 use crate::error::{BundleError, Part};
-use crate::fields::{fields, no_children, text, word};
+use crate::fields::{double_word, fields, no_children, text, word};
 use crate::port::{PortSpec, validate_ports};
 use crate::read_disk::read_disk;
 use crate::read_port::read_port;
@@ -34,6 +34,7 @@ pub struct Bundle<'a> {
     services: Services<'a>,
     disks: Disks<'a>,
     ports: Ports,
+    pool: u64,
     digest: u64,
 }
 
@@ -68,17 +69,20 @@ impl<'a> Bundle<'a> {
         self.services.clear();
         self.disks.clear();
         self.ports.clear();
+        self.pool = 0;
         let blob = trim(blob)?;
         let digest = match digest::digests(blob) {
             Some((carried, computed)) if carried == computed && digest::in_place(blob) => computed,
             _ => return Err(diagnose(blob)),
         };
         let fdt = Fdt::new(blob).map_err(|_| BundleError::Malformed("it is no device tree"))?;
-        let Nodes { images, vms, services, disks, ports } = read_root(&fdt)?;
+        let Nodes { images, vms, services, disks, ports, pool } = read_root(&fdt)?;
         let images = read_images(&images)?;
         self.digest = digest;
+        self.pool = pool;
         read_vms(&vms, &images, &mut self.vms)?;
         validate(&self.vms)?;
+        validate_pool(&self.vms, self.pool)?;
         if let Some(services) = services {
             read_services(&services, &images, &mut self.services)?;
         }
@@ -115,6 +119,12 @@ impl<'a> Bundle<'a> {
     #[must_use]
     pub fn ports(&self) -> &[PortSpec] {
         &self.ports
+    }
+
+    /// Returns the bytes of the pool that VMs have memory from in common; zero if there is none.
+    #[must_use]
+    pub fn pool(&self) -> u64 {
+        self.pool
     }
 
     /// Returns the digest, which identifies the bundle in reports.
@@ -175,12 +185,14 @@ struct Nodes<'a> {
     disks: Option<FdtNode<'a>>,
     /// Only if there are any.
     ports: Option<FdtNode<'a>>,
+    /// The bytes of the pool, zero if there is none.
+    pool: u64,
 }
 
 /// Checks the root node and returns the nodes in it.
 fn read_root<'a>(fdt: &Fdt<'a>) -> Result<Nodes<'a>, BundleError> {
     let root = fdt.root();
-    let [_digest, compatible, version] = fields(&root, ["digest", "compatible", "version"])?;
+    let [_digest, compatible, version, pool] = fields(&root, ["digest", "compatible", "version", "pool"])?;
     if compatible.and_then(text) != Some(COMPATIBLE) {
         return Err(BundleError::NotABundle);
     }
@@ -189,13 +201,18 @@ fn read_root<'a>(fdt: &Fdt<'a>) -> Result<Nodes<'a>, BundleError> {
         Some(version) => return Err(BundleError::Version(version)),
         None => return Err(BundleError::Malformed("its version")),
     }
+    let is_there = pool.is_some();
+    let pool = pool.map_or(Ok(0), double_word)?;
+    if is_there && pool == 0 {
+        return Err(BundleError::Malformed("its pool"));
+    }
     // Fused: dtoolkit's iterator must not be asked again after its end.
     let mut children = root.children().fuse().peekable();
     let mut child = |name: &str| children.next_if(|child| child.name() == name);
     let (images, vms) = (child("images"), child("vms"));
     let (services, disks, ports) = (child("services"), child("disks"), child("ports"));
     match (images, vms, children.next()) {
-        (Some(images), Some(vms), None) => Ok(Nodes { images, vms, services, disks, ports }),
+        (Some(images), Some(vms), None) => Ok(Nodes { images, vms, services, disks, ports, pool }),
         _ => Err(BundleError::Malformed("its nodes")),
     }
 }

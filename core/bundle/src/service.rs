@@ -11,7 +11,7 @@ use crate::disk::DiskSpec;
 use crate::error::BundleError;
 use crate::machine::Machine;
 use crate::service_error::{ServiceError, ServiceLabel};
-use crate::spec::VmSpec;
+use crate::spec::{Mapping, VmSpec};
 use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_NAMED_PORTS, MAX_PHYSICAL_CPUS, MAX_PORT_NAME, MAX_SERVICES};
 
 choices! {
@@ -179,6 +179,9 @@ impl ServiceSpec<'_> {
 
     /// Checks that it can serve its VM.
     fn check_with(&self, vm: &VmSpec<'_>) -> Result<(), ServiceError> {
+        if self.memory && vm.mapping == Mapping::FromPool {
+            return Err(ServiceError::Pooled);
+        }
         Image::parse(self.program, vm.machine.elf()).map(|_| ()).map_err(ServiceError::Program)
     }
 

@@ -45,6 +45,8 @@ pub enum ServiceError {
     TooManyFunctions,
     /// Its device has this name, is a PCI function that reaches its VM's memory, and does not.
     FunctionMemory(&'static str),
+    /// It reaches its VM's memory, which comes from a pool.
+    Pooled,
     /// It is a network and serves one VM.
     NetworkVm,
     /// It is a network and does not reach its VMs' memory.
@@ -112,6 +114,7 @@ impl fmt::Display for ServiceError {
             Self::FunctionMemory(device) => {
                 write!(f, "its device is `{device}`, so it must reach its VM's memory")
             }
+            Self::Pooled => f.write_str("it reaches the memory of its VM, which comes from a pool; give that VM memory of its own (mapping \"on-demand\")"),
             Self::NetworkVm => f.write_str("it is a network, whose VMs its ports name; name none of its own"),
             Self::NetworkMemory => f.write_str("it is a network, so it must reach its VMs' memory"),
             Self::UplinkDevice => f.write_str("it has an uplink, so its device must be `network`"),

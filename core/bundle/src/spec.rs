@@ -25,6 +25,8 @@ choices! {
         AtStart = "at-start",
         /// A block at a time, when the guest first touches it.
         OnDemand = "on-demand",
+        /// A block at a time, when the guest first touches it; each is taken from the machine's pool then.
+        FromPool = "from-pool",
     }
 }
 

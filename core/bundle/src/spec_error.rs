@@ -87,6 +87,15 @@ pub enum SpecError {
     NoKernel,
     /// The initial RAM disk is empty.
     EmptyInitrd,
+    /// Its memory comes from a pool, and there is none.
+    NoPool,
+    /// Its memory comes from a pool that is smaller.
+    PoolTooSmall {
+        /// The bytes of its memory.
+        memory: u64,
+        /// Those of the pool.
+        pool: u64,
+    },
 }
 
 impl fmt::Display for SpecError {
@@ -145,6 +154,13 @@ impl fmt::Display for SpecError {
             SpecError::CmdlineNul => f.write_str("its command line contains a NUL; remove it"),
             SpecError::NoKernel => f.write_str("its kernel is missing or empty; give one"),
             SpecError::EmptyInitrd => f.write_str("its initrd is empty; give another one, or none"),
+            SpecError::NoPool => f.write_str("its memory comes from a pool, and there is none; describe one"),
+            SpecError::PoolTooSmall { memory, pool } => write!(
+                f,
+                "it may have {} MiB, and the pool has {} MiB; give it less, or make the pool larger",
+                memory >> 20,
+                pool >> 20
+            ),
         }
     }
 }

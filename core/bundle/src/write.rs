@@ -8,7 +8,7 @@ use dtoolkit::fdt::Fdt;
 use dtoolkit::{Node, Property};
 use vm_fdt::FdtWriter;
 
-use crate::check::validate;
+use crate::check::{validate, validate_pool};
 use crate::digest::{self, DIGEST_OFFSET};
 use crate::disk::{DiskSpec, Drive, validate_disks};
 use crate::error::BundleError;
@@ -46,6 +46,8 @@ struct Contents<'a> {
     /// The indexes of the disks' images.
     contents: &'a [Option<u32>],
     ports: &'a [PortSpec],
+    /// The bytes of the pool, zero if there is none.
+    pool: u64,
 }
 
 /// Writes a bundle of these VMs; the same VMs always give the same bytes.
@@ -54,22 +56,24 @@ struct Contents<'a> {
 ///
 /// Refuses descriptions that [`validate`] refuses, and images of 4 GiB or more together.
 pub fn write(vms: &[VmSpec<'_>]) -> Result<Vec<u8>, BundleError> {
-    write_with(vms, &[], &[], &[])
+    write_with(vms, &[], &[], &[], 0)
 }
 
-/// Writes a bundle of these VMs, services, disks and ports of networks.
+/// Writes a bundle of these VMs, services, disks and ports of networks, and of a pool of so many bytes, unless that is zero.
 ///
 /// # Errors
 ///
-/// Refuses descriptions that [`validate`], [`validate_disks`], [`validate_services`] or [`validate_ports`] refuses, and images of 4 GiB
+/// Refuses descriptions that [`validate`], [`validate_pool`], [`validate_disks`], [`validate_services`] or [`validate_ports`] refuses, and images of 4 GiB
 /// or more together.
 pub fn write_with(
     vms: &[VmSpec<'_>],
     services: &[ServiceSpec<'_>],
     disks: &[DiskSpec<'_>],
     ports: &[PortSpec],
+    pool: u64,
 ) -> Result<Vec<u8>, BundleError> {
     validate(vms)?;
+    validate_pool(vms, pool)?;
     validate_disks(disks)?;
     validate_services(vms, services, disks)?;
     validate_ports(vms, services, ports)?;
@@ -85,8 +89,16 @@ pub fn write_with(
     let programs: Vec<u32> = services.iter().map(|service| store(&mut images, service.program)).collect();
     let contents: Vec<Option<u32>> =
         disks.iter().map(|disk| disk.image.map(|image| store(&mut images, image))).collect();
-    let contents =
-        Contents { vms, indexes: &indexes, services, programs: &programs, disks, contents: &contents, ports };
+    let contents = Contents {
+        vms,
+        indexes: &indexes,
+        services,
+        programs: &programs,
+        disks,
+        contents: &contents,
+        ports,
+        pool,
+    };
     let size: u64 = images.iter().map(|image| image.data.len() as u64).sum();
     if size + TREE_RESERVE > u64::from(u32::MAX) {
         return Err(BundleError::TooLarge(size));
@@ -134,6 +146,9 @@ fn tree(contents: &Contents<'_>, images: &[Image<'_>]) -> Result<Vec<u8>, vm_fdt
     fdt.property_u64("digest", 0)?;
     fdt.property_string("compatible", COMPATIBLE)?;
     fdt.property_u32("version", VERSION)?;
+    if contents.pool != 0 {
+        fdt.property_u64("pool", contents.pool)?;
+    }
 
     nodes(&mut fdt, ("images", "image"), images, describe_image)?;
     let vms = contents.vms.iter().zip(contents.indexes);

@@ -44,15 +44,15 @@ fn disks_read_back() {
     let (vms, program) = ([vm("a", &[0]), vm("b", &[1])], program(AARCH64));
     let services = [("root", 0, 0), ("text-a", 0, 1), ("text-b", 1, 1)]
         .map(|(name, vm, disk)| service(&program, name, vm, disk));
-    let blob = write_with(&vms, &services, &[ROOT, TEXT], &[]).unwrap();
+    let blob = write_with(&vms, &services, &[ROOT, TEXT], &[], 0).unwrap();
     let bundle = Bundle::parse(&blob).unwrap();
     assert_eq!(bundle.disks(), [ROOT, TEXT]);
     let over = [DiskSpec { writes: Some(4096), ..ROOT }, DiskSpec { writes: None, ..TEXT }];
-    let blob_over = write_with(&vms, &[], &over, &[]).unwrap();
+    let blob_over = write_with(&vms, &[], &over, &[], 0).unwrap();
     assert_eq!(Bundle::parse(&blob_over).unwrap().disks(), over);
     assert_eq!(bundle.services(), services);
     // Also without services, and what was read before is gone.
-    let alone = write_with(&vms, &[], &[TEXT], &[]).unwrap();
+    let alone = write_with(&vms, &[], &[TEXT], &[], 0).unwrap();
     let mut bundle = Bundle::parse(&blob).unwrap();
     bundle.read(&alone).unwrap();
     assert_eq!((bundle.disks(), bundle.services()), (&[TEXT][..], &[][..]));
@@ -61,7 +61,7 @@ fn disks_read_back() {
 #[test]
 fn wrong_disks_are_refused() {
     let vms = [vm("a", &[0])];
-    let problem = |disks: &[DiskSpec<'_>]| write_with(&vms, &[], disks, &[]).unwrap_err().to_string();
+    let problem = |disks: &[DiskSpec<'_>]| write_with(&vms, &[], disks, &[], 0).unwrap_err().to_string();
     let one = |disk: DiskSpec<'_>| problem(&[disk]);
     assert!(one(DiskSpec { name: "Root", ..ROOT }).contains("disk `Root`: its name contains 'R'"));
     assert!(one(DiskSpec { name: "seventeen-letters", ..ROOT }).contains("17 bytes; give one of at most 16"));
@@ -79,9 +79,9 @@ fn wrong_disks_are_refused() {
         assert!(one(over(writes)).contains(&format!("{writes} bytes, is no whole clusters")));
     }
     assert!(one(over(8192 + 4096)).contains("12288 bytes, is more than its 4608"));
-    assert!(write_with(&vms, &[], &[over(8192)], &[]).is_ok(), "the last cluster is not whole");
+    assert!(write_with(&vms, &[], &[over(8192)], &[], 0).is_ok(), "the last cluster is not whole");
     assert!(problem(&[ROOT, TEXT, ROOT]).contains("disk 0 has the same name"));
-    assert_eq!(write_with(&vms, &[], &[ROOT; 17], &[]), Err(BundleError::TooManyDisks(17)));
+    assert_eq!(write_with(&vms, &[], &[ROOT; 17], &[], 0), Err(BundleError::TooManyDisks(17)));
 }
 
 /// What is written takes its room and four bytes for each cluster of that and of the disk.
@@ -103,7 +103,7 @@ fn a_disk_says_what_memory_it_takes() {
 fn disks_that_services_cannot_have_are_refused() {
     let (vms, program) = ([vm("a", &[0]), vm("b", &[1])], program(AARCH64));
     let problem = |services: &[ServiceSpec<'_>]| {
-        write_with(&vms, services, &[ROOT, TEXT], &[]).unwrap_err().to_string()
+        write_with(&vms, services, &[ROOT, TEXT], &[], 0).unwrap_err().to_string()
     };
     let root = service(&program, "root", 0, 0);
     assert!(problem(&[ServiceSpec { disk: Some(2), ..root }]).contains("disk 2, which does not exist"));
@@ -118,7 +118,7 @@ fn disks_that_services_cannot_have_are_refused() {
     let function = |name| ServiceSpec { name, disk: None, ..root };
     let functions: Vec<_> = names.iter().map(|name| function(name.as_str())).collect();
     assert!(problem(&functions).contains("at most 30"));
-    assert!(write_with(&vms, &functions[..30], &[], &[]).is_ok());
+    assert!(write_with(&vms, &functions[..30], &[], &[], 0).is_ok());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn disks_of_the_machine_read_back() {
     ];
     let services = [("first", 0, 0), ("part", 1, 1), ("last", 1, 2)]
         .map(|(name, vm, disk)| service(&program, name, vm, disk));
-    let blob = write_with(&vms, &services, &disks, &[]).unwrap();
+    let blob = write_with(&vms, &services, &disks, &[], 0).unwrap();
     let bundle = Bundle::parse(&blob).unwrap();
     assert_eq!((bundle.disks(), bundle.services()), (&disks[..], &services[..]));
 }
@@ -140,7 +140,7 @@ fn disks_of_the_machine_read_back() {
 #[test]
 fn wrong_disks_of_the_machine_are_refused() {
     let vms = [vm("a", &[0])];
-    let problem = |disks: &[DiskSpec<'_>]| write_with(&vms, &[], disks, &[]).unwrap_err().to_string();
+    let problem = |disks: &[DiskSpec<'_>]| write_with(&vms, &[], disks, &[], 0).unwrap_err().to_string();
     let one = |drive| problem(&[driven("root", drive)]);
     assert!(
         one(Drive { number: 16, ..NVME }).contains("there is no disk controller 16; numbers are below 16")
@@ -172,13 +172,13 @@ fn wrong_disks_of_the_machine_are_refused() {
         assert!(problem(&disks).contains("disk `two`: disk 0 is the same part of the same disk"));
     }
     for disks in [[readable(one), readable(two)], [readable(root), readable(driven("again", NVME))]] {
-        assert!(write_with(&vms, &[], &disks, &[]).is_ok());
+        assert!(write_with(&vms, &[], &disks, &[], 0).is_ok());
     }
     let untrusted = driven("two", Drive { partition: Some(2), trusted: false, ..NVME });
     assert!(problem(&[one, untrusted]).contains("one of both is trusted; trust both or none"));
     let kind = driven("kind", Drive { kind: DriveKind::Virtio, ..NVME });
     let number = driven("number", Drive { number: 1, ..NVME });
-    assert!(write_with(&vms, &[], &[root, kind, number], &[]).is_ok());
+    assert!(write_with(&vms, &[], &[root, kind, number], &[], 0).is_ok());
 }
 
 /// Disks behind one controller, and the services that have them.
@@ -195,13 +195,13 @@ fn shared<'a>(program: &'a [u8]) -> ([DiskSpec<'a>; 4], [ServiceSpec<'a>; 4]) {
 fn a_controller_has_one_service_which_others_join() {
     let (vms, program) = ([vm("a", &[0]), vm("b", &[1])], program(AARCH64));
     let (disks, services) = shared(&program);
-    let blob = write_with(&vms, &services, &disks, &[]).unwrap();
+    let blob = write_with(&vms, &services, &disks, &[], 0).unwrap();
     let bundle = Bundle::parse(&blob).unwrap();
     assert_eq!((bundle.disks(), bundle.services()), (&disks[..], &services[..]));
     // A disk that is only read, of both VMs.
     let other = ServiceSpec { name: "other", vm: Some(1), ..services[3] };
     let [root, first, two, three] = services;
-    assert!(write_with(&vms, &[root, first, two, three, other], &disks, &[]).is_ok());
+    assert!(write_with(&vms, &[root, first, two, three, other], &disks, &[], 0).is_ok());
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn who_cannot_join_a_service_is_refused() {
     let program = program(AARCH64);
     let (disks, [root, first, two, three]) = shared(&program);
     let problem = |services: &[ServiceSpec<'_>]| {
-        write_with(&vms, services, &disks, &[]).expect_err("it is refused").to_string()
+        write_with(&vms, services, &disks, &[], 0).expect_err("it is refused").to_string()
     };
     for read_only in [two, three] {
         let alone = ServiceSpec { joins: None, ..read_only };
@@ -246,13 +246,13 @@ fn who_cannot_join_a_service_is_refused() {
     let reads = names.iter().map(|name| ServiceSpec { name, ..three });
     let all: Vec<_> = [root, first].into_iter().chain(reads).collect();
     assert!(problem(&all).contains("too many disks; give it at most 8"));
-    assert!(write_with(&vms, &all[..9], &disks, &[]).is_ok());
+    assert!(write_with(&vms, &all[..9], &disks, &[], 0).is_ok());
 }
 
 #[test]
 fn what_is_said_of_a_controller_needs_one() {
     let vms = [vm("a", &[0])];
-    let mut blob = write_with(&vms, &[], &[driven("root", NVME)], &[]).unwrap();
+    let mut blob = write_with(&vms, &[], &[driven("root", NVME)], &[], 0).unwrap();
     // The property `drive` becomes words that mean nothing (FDT_NOP).
     let value = blob.windows(8).position(|bytes| bytes == b"nvme\0\0\0\0").unwrap();
     for word in blob[value - 12..value + 8].chunks_exact_mut(4) {
@@ -274,6 +274,7 @@ fn hostile_descriptions_of_disks_are_refused() {
         &services,
         &[ROOT, TEXT, here, DiskSpec { name: "over", writes: Some(4096), ..ROOT }, beside],
         &[],
+        0,
     )
     .unwrap();
     let read = read_damaged(&blob, b"vms\0", &[0, 2, 3, 9, u32::MAX]);

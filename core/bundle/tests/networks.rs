@@ -52,8 +52,8 @@ fn networks_read_back() {
         PortSpec { isolated: true, rate: Some(1_000_000_000_000), queues: 4, ..port(0, 0) },
         PortSpec { mac: port(0, 0).mac, ..port(2, 0) },
     ];
-    let blob = write_with(&vms, &services, &[], &ports).unwrap();
-    let without = write_with(&vms, &[], &[], &[]).unwrap();
+    let blob = write_with(&vms, &services, &[], &ports, 0).unwrap();
+    let without = write_with(&vms, &[], &[], &[], 0).unwrap();
     let mut bundle = Bundle::parse(&blob).unwrap();
     assert_eq!((bundle.services(), bundle.ports()), (&services[..], &ports[..]));
     assert_eq!(ports_of(bundle.ports(), 0), &ports[..2]);
@@ -72,7 +72,7 @@ fn an_uplink_is_a_networks_and_nobody_elses() {
     let lan = ServiceSpec { uplink: uplink(15, true), ..network(&program, "lan") };
     let other = ServiceSpec { uplink: uplink(0, false), ..network(&program, "other") };
     let write = |services: &[ServiceSpec<'_>]| {
-        write_with(&vms, services, &[], &[port(0, 0), port(1, 1)]).map_err(|error| error.to_string())
+        write_with(&vms, services, &[], &[port(0, 0), port(1, 1)], 0).map_err(|error| error.to_string())
     };
     let blob = write(&[lan, other]).unwrap();
     assert_eq!(Bundle::parse(&blob).unwrap().services(), [lan, other]);
@@ -90,7 +90,7 @@ fn wrong_networks_are_refused() {
     let disk = DiskSpec { name: "root", image: None, size: 512, read_only: false, writes: None, drive: None };
     let lan = network(&program, "lan");
     let problem = |service: ServiceSpec<'_>| {
-        let written = write_with(&vms, &[service], &[disk], &[port(0, 0), port(0, 1)]);
+        let written = write_with(&vms, &[service], &[disk], &[port(0, 0), port(0, 1)], 0);
         written.map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(problem(lan), Ok(()));
@@ -108,10 +108,10 @@ fn wrong_networks_are_refused() {
         let alone = ServiceSpec { device, ..lan };
         assert!(refused(alone).contains("it serves no VM; name one, or make its device `network`"));
     }
-    let unused = write_with(&vms, &[lan, network(&program, "other")], &[], &[port(0, 0)]).unwrap_err();
+    let unused = write_with(&vms, &[lan, network(&program, "other")], &[], &[port(0, 0)], 0).unwrap_err();
     assert!(unused.to_string().contains("service `other`: it is a network without ports"));
     vms[1].mapping = Mapping::OnDemand;
-    assert!(write_with(&vms, &[lan], &[], &[port(0, 0), port(0, 1)]).is_ok(), "its memory may come later");
+    assert!(write_with(&vms, &[lan], &[], &[port(0, 0), port(0, 1)], 0).is_ok(), "its memory may come later");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn wrong_ports_are_refused() {
     let (program, other) = (program(AARCH64), program(PPC64));
     let services = [network(&program, "lan"), network(&program, "other"), function(&program, "own")];
     let last = port(1, 9);
-    let problem = |ports: &[PortSpec]| write_with(&vms, &services, &[], ports).unwrap_err().to_string();
+    let problem = |ports: &[PortSpec]| write_with(&vms, &services, &[], ports, 0).unwrap_err().to_string();
     let one = |port: PortSpec| problem(&[port, last]);
     assert!(problem(&[last, port(3, 0)]).contains("port 1: it is of service 3, which does not exist"));
     assert!(problem(&[last, port(2, 0)]).contains("port 1: it is of service 2, which is no network"));
@@ -147,9 +147,9 @@ fn wrong_ports_are_refused() {
     let mut many: Vec<_> = (0..9).map(|vm| port(0, vm)).chain([last]).collect();
     assert!(problem(&many).contains("port 8: its network has too many ports; give it at most 8"));
     many.remove(8);
-    assert!(write_with(&vms, &services, &[], &many).is_ok());
-    assert_eq!(write_with(&vms, &services, &[], &[first; 65]), Err(BundleError::TooManyPorts(65)));
-    let foreign = write_with(&vms, &[network(&other, "lan")], &[], &[first]).unwrap_err().to_string();
+    assert!(write_with(&vms, &services, &[], &many, 0).is_ok());
+    assert_eq!(write_with(&vms, &services, &[], &[first; 65], 0), Err(BundleError::TooManyPorts(65)));
+    let foreign = write_with(&vms, &[network(&other, "lan")], &[], &[first], 0).unwrap_err().to_string();
     assert!(foreign.contains("port 0: its network's program cannot be used for its VM: "), "{foreign}");
 }
 
@@ -160,7 +160,7 @@ fn a_vm_has_so_many_functions_of_all_kinds() {
     let functions = names.iter().map(|name| function(&program, name));
     let networks = ["lan", "other"].map(|name| network(&program, name));
     let services: Vec<_> = functions.chain(networks).collect();
-    let problem = |last| write_with(&vms, &services, &[], &[port(29, 0), last]).map(|_| ());
+    let problem = |last| write_with(&vms, &services, &[], &[port(29, 0), last], 0).map(|_| ());
     assert_eq!(problem(port(30, 1)), Ok(()));
     let said = problem(port(30, 0)).unwrap_err().to_string();
     assert_eq!(said, "port 1: its VM has too many PCI functions; give it at most 30");
@@ -171,7 +171,7 @@ fn hostile_descriptions_of_ports_are_refused() {
     let (vms, program) = (["a", "b"].map(vm), program(AARCH64));
     let services = [network(&program, "lan"), network(&program, "other")];
     let ports = [PortSpec { rate: Some(1 << 32), ..port(0, 0) }, port(0, 1), port(1, 1)];
-    let blob = write_with(&vms, &services, &[], &ports).unwrap();
+    let blob = write_with(&vms, &services, &[], &ports, 0).unwrap();
     let read = read_damaged(&blob, b"services\0", &[0, 1, 3, 9, 0x0200_0000, u32::MAX]);
     assert!(read > 10, "{read} read");
 }

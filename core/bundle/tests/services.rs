@@ -35,14 +35,14 @@ fn services_read_back() {
             ..console
         },
     ];
-    let blob = write_with(&vms, &services, &[], &[]).unwrap();
+    let blob = write_with(&vms, &services, &[], &[], 0).unwrap();
     let bundle = Bundle::parse(&blob).unwrap();
     assert_eq!(bundle.services(), services);
     assert_eq!(bundle.vms(), vms);
     assert_eq!(bundle.services()[0].program.as_ptr(), bundle.services()[1].program.as_ptr(), "stored once");
     let without = write(&vms).unwrap();
     assert_eq!(Bundle::parse(&without).unwrap().services(), []);
-    assert_eq!(write_with(&vms, &[], &[], &[]).unwrap(), without);
+    assert_eq!(write_with(&vms, &[], &[], &[], 0).unwrap(), without);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn wrong_services_are_refused() {
         cpu: None,
     };
     let problem =
-        |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[], &[]).unwrap_err().to_string();
+        |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[], &[], 0).unwrap_err().to_string();
     let one = |change: fn(&mut ServiceSpec<'_>)| {
         let mut service = good;
         change(&mut service);
@@ -93,8 +93,8 @@ fn wrong_services_are_refused() {
     );
     assert!(problem(&[good, ServiceSpec { vm: Some(1), ..good }]).contains("service 0 has the same name"));
     assert!(problem(&[good, ServiceSpec { name: "b", ..good }]).contains("the same device of the same VM"));
-    assert!(write_with(&vms, &[good, ServiceSpec { name: "b", vm: Some(1), ..good }], &[], &[]).is_ok());
-    assert_eq!(write_with(&vms, &[good; 33], &[], &[]), Err(BundleError::TooManyServices(33)));
+    assert!(write_with(&vms, &[good, ServiceSpec { name: "b", vm: Some(1), ..good }], &[], &[], 0).is_ok());
+    assert_eq!(write_with(&vms, &[good; 33], &[], &[], 0), Err(BundleError::TooManyServices(33)));
 }
 
 #[test]
@@ -116,11 +116,11 @@ fn entropy_devices_read_back_and_wrong_ones_are_refused() {
     let other = ServiceSpec { name: "entropy-b", vm: Some(1), ..entropy };
     let console = ServiceSpec { name: "console-a", device: ServiceDevice::Console, ..entropy };
     let services = [entropy, other, console];
-    let blob = write_with(&vms, &services, &[], &[]).unwrap();
+    let blob = write_with(&vms, &services, &[], &[], 0).unwrap();
     assert_eq!(Bundle::parse(&blob).unwrap().services(), services);
 
     let problem =
-        |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[], &[]).unwrap_err().to_string();
+        |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[], &[], 0).unwrap_err().to_string();
     let blind = ServiceSpec { memory: false, ..entropy };
     assert!(problem(&[blind]).contains("its device is `entropy`, so it must reach its VM's memory"));
     let blind = ServiceSpec { memory: false, ..console };
@@ -129,7 +129,7 @@ fn entropy_devices_read_back_and_wrong_ones_are_refused() {
     assert!(problem(&[console, second]).contains("the same device of the same VM"));
     let ports =
         ServiceSpec { name: "ports-a", device: ServiceDevice::Ports, ports: "agent a.b-c_1", ..entropy };
-    let blob = write_with(&vms, &[ports], &[], &[]).unwrap();
+    let blob = write_with(&vms, &[ports], &[], &[], 0).unwrap();
     assert_eq!(Bundle::parse(&blob).unwrap().services()[0], ports);
     assert!(ports.port_names().eq(["agent", "a.b-c_1"]) && entropy.port_names().next().is_none());
     let many: Vec<String> = (0..14).map(|number| format!("p{number}")).collect();
@@ -156,5 +156,5 @@ fn entropy_devices_read_back_and_wrong_ones_are_refused() {
     all.push(entropy);
     assert!(problem(&all).contains("too many PCI functions; give it at most 30"));
     all.remove(0);
-    assert!(write_with(&vms, &all, &[], &[]).is_ok());
+    assert!(write_with(&vms, &all, &[], &[], 0).is_ok());
 }

@@ -28,22 +28,34 @@ pub struct Progress {
     pub cleared: u64,
     /// A CPU is at it: nobody else may touch block or entry.
     pub taken: bool,
+    /// Where it is, if it comes from a pool and has been taken from there: at a multiple of [`BLOCK`] below 2^52. Else zero.
+    pub host: u64,
 }
 
 impl Progress {
     const TAKEN: u64 = 1 << 8;
     const CLEARED_SHIFT: u32 = 16;
+    /// The number of the block, below the bit that makes POWER's entries valid.
+    const HOST: u64 = 0x7fff_ffff << Self::HOST_SHIFT;
+    const HOST_SHIFT: u32 = 32;
 
     /// Reads it from an entry that is not valid.
     #[inline] // On the way of a first touch.
     pub const fn of(entry: u64) -> Self {
-        Self { cleared: entry >> Self::CLEARED_SHIFT & 0xffff, taken: entry & Self::TAKEN != 0 }
+        let number = (entry & Self::HOST) >> Self::HOST_SHIFT;
+        Self {
+            cleared: entry >> Self::CLEARED_SHIFT & 0xffff,
+            taken: entry & Self::TAKEN != 0,
+            host: number * BLOCK,
+        }
     }
 
     /// Returns the entry that says so.
     #[inline] // As above.
     pub const fn entry(self) -> u64 {
-        (self.cleared & 0xffff) << Self::CLEARED_SHIFT | if self.taken { Self::TAKEN } else { 0 }
+        let taken = if self.taken { Self::TAKEN } else { 0 };
+        let host = (self.host / BLOCK) << Self::HOST_SHIFT & Self::HOST;
+        (self.cleared & 0xffff) << Self::CLEARED_SHIFT | taken | host
     }
 }
 
@@ -65,6 +77,8 @@ pub struct Slot {
     pub entry: u64,
     /// How far the block is; `None` if it is mapped.
     pub progress: Option<Progress>,
+    /// Where the block is, if it is mapped.
+    pub mapped: Option<PhysAddr>,
 }
 
 impl<F: Format> PageTable<F> {
@@ -143,6 +157,12 @@ impl<F: Format> PageTable<F> {
 }
 
 impl<F: Format> Blocks<F> {
+    /// Returns the entry that maps a block at `output`; `None` of a format that has none.
+    pub fn leaf(&self, output: PhysAddr, attributes: F::Attributes) -> Option<u64> {
+        let level = self.format.levels().iter().find(|level| level.span() == BLOCK)?;
+        Some(self.format.leaf(*level, output, attributes))
+    }
+
     /// Makes it of the root of tables that were prepared in this format.
     pub const fn new(format: F, root: PhysAddr) -> Self {
         Self { format, root }
@@ -164,13 +184,13 @@ impl<F: Format> Blocks<F> {
             let word = read(table, index);
             let entry = self.format.decode(*level, word);
             if level.span() == BLOCK {
-                let progress = match entry {
+                let (progress, mapped) = match entry {
                     Entry::Table(_) => return None,
-                    Entry::Leaf(..) => None,
-                    Entry::Invalid => Some(Progress::of(word)),
+                    Entry::Leaf(host, _) => (None, Some(host)),
+                    Entry::Invalid => (Some(Progress::of(word)), None),
                 };
                 let entry = self.format.leaf(*level, output, attributes);
-                return Some(Slot { table, index, entry, progress });
+                return Some(Slot { table, index, entry, progress, mapped });
             }
             let Entry::Table(next) = entry else { return None };
             table = next;

@@ -134,19 +134,25 @@ fn check_progress<F: Format>(format: F, attributes: F::Attributes) {
         blocks.slot(AT, PhysAddr(AT), attributes, read).unwrap()
     };
     let first = slot(&tables);
-    assert_eq!(first.progress, Some(Progress { cleared: 0, taken: false }));
+    assert_eq!(first.progress, Some(Progress::default()));
     let level = *format.levels().iter().find(|level| level.span() == BLOCK).unwrap();
-    for (cleared, taken) in [(0, true), (1, false), (31, true), (0xffff, true), (0xffff, false)] {
-        let progress = Progress { cleared, taken };
+    // The last block below 2^52.
+    let last = (1 << 52) - BLOCK;
+    let all =
+        [(0, true, 0), (1, false, BLOCK), (31, true, last), (0xffff, true, 5 * BLOCK), (0xffff, false, 0)];
+    for (cleared, taken, host) in all {
+        let progress = Progress { cleared, taken, host };
         assert_eq!(format.decode(level, progress.entry()), Entry::Invalid, "{progress:?}");
         tables.write(first.table, first.index, progress.entry());
         assert_eq!(slot(&tables).progress, Some(progress));
         assert_eq!(table.translate(&tables, AT), None);
     }
     tables.write(first.table, first.index, first.entry);
-    assert_eq!(slot(&tables).progress, None, "mapped");
+    let mapped = slot(&tables);
+    assert_eq!((mapped.progress, mapped.mapped), (None, Some(PhysAddr(AT))));
+    assert_eq!(blocks.leaf(PhysAddr(AT), attributes), Some(first.entry));
     // Prepared anew, a block begins from its beginning.
-    tables.write(first.table, first.index, Progress { cleared: 3, taken: true }.entry());
+    tables.write(first.table, first.index, Progress { cleared: 3, taken: true, host: 0 }.entry());
     table.map_on_demand(&mut tables, AT, PhysAddr(AT), 4 * BLOCK, attributes).unwrap();
     assert_eq!(slot(&tables).progress, Some(Progress::default()));
 }

@@ -20,6 +20,11 @@ mod flag {
     pub const ALL: u64 = FORGET_CODE | SYNCHRONIZE_CODE | ZERO | COPY;
 }
 
+/// The pages that a call names: R4 to R6 are as for [`initialize`]. One that is named twice if there is one.
+pub const fn pages([flags, to, from]: [u64; 3]) -> [u64; 2] {
+    if flags & flag::COPY != 0 { [to, from] } else { [to, to] }
+}
+
 /// Carries out the call: R4 to R6 are flags, the page's real address, and that of the page to copy. Says whether instruction
 /// caches are to be told of the page.
 ///

@@ -174,6 +174,9 @@ pub enum Then {
     Terminated,
 }
 
+/// The most bytes of what R4 names.
+pub const BLOCK: u64 = block::SIZE;
+
 /// Carries out H_RTAS: `vcpu` is the caller, `address` its R4. Returns what goes to R3, and what comes after.
 pub fn call(vcpu: usize, address: u64, memory: &impl Memory, services: &mut impl Services) -> (Code, Then) {
     let Some(block) = Block::read(memory, address) else { return (Code::PARAMETER, Then::Continue) };

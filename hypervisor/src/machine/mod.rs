@@ -23,7 +23,7 @@ mod arm64;
 mod place;
 #[cfg(target_arch = "powerpc64")]
 mod power64;
-mod shared;
+pub mod shared;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

@@ -178,8 +178,8 @@ impl Outside for Hosted {
         }
     }
 
-    fn touch(&self, member: usize, address: u64) -> Touch {
-        self.members.get(member).map_or(Touch::Foreign, |member| member.vm.reach(address))
+    fn touch(&self, member: usize, address: u64) -> Result<u64, Touch> {
+        self.members.get(member).map_or(Err(Touch::Foreign), |member| member.vm.reach(address))
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

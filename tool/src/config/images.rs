@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, ServiceSpec, Transport, VmSpec};
+use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, Mapping, ServiceSpec, Transport, VmSpec};
 use turnstile_service::image;
 
 use super::contents::{bad_arm64_kernel, bad_initrd, bad_pc_kernel, bad_power_kernel};
@@ -287,9 +287,10 @@ fn flash(vm: &Vm) -> u64 {
     vm.machine.arm64().map_or(0, Arm64::flash_bytes)
 }
 
-/// The bytes of memory and flash of all VMs.
+/// The bytes of memory and flash of all VMs, and of the pool that some have memory from.
 fn guests(config: &Config) -> u64 {
-    config.vms.iter().map(|vm| vm.memory.value + flash(vm)).sum()
+    let own = |vm: &Vm| if vm.mapping == Mapping::FromPool { 0 } else { vm.memory.value };
+    config.pool + config.vms.iter().map(|vm| own(vm) + flash(vm)).sum::<u64>()
 }
 
 /// The flavour of Debian's kernel of which a part comes.
@@ -445,7 +446,7 @@ impl Images {
                 cpu: service.cpu,
             });
         }
-        turnstile_bundle::write_with(&specs, &services, &self.disk_specs(config), &config.ports)
+        turnstile_bundle::write_with(&specs, &services, &self.disk_specs(config), &config.ports, config.pool)
             .context(|| "cannot write the bundle".into())
     }
 }

@@ -22,6 +22,7 @@ mod machine;
 mod network;
 mod network_card;
 mod plan;
+mod pool;
 mod port;
 pub(crate) mod problem;
 mod qcow2;
@@ -76,6 +77,8 @@ pub struct Config {
     pub services: Vec<Service>,
     /// The disks that VMs have.
     pub disks: Vec<Disk>,
+    /// The bytes of the pool that VMs have memory from in common; zero if there is none.
+    pub pool: u64,
     /// The ports of networks, in the order of these among the services.
     pub ports: Vec<PortSpec>,
 }
@@ -316,7 +319,7 @@ fn read_root(
         problems.push(problem);
         return None;
     }
-    Reader::new(root, 0..0, &["machine", "vm", "service", "disk", "network"], &[], problems);
+    Reader::new(root, 0..0, &["machine", "pool", "vm", "service", "disk", "network"], &[], problems);
     let (vms, mut complete) = tables(root, "vm", "a VM", problems);
     let mut drafts = Vec::new();
     for (table, span) in vms {
@@ -365,6 +368,10 @@ fn read_root(
         .chain(of_networks)
         .filter_map(|(name, runs)| Some((name.value.as_str(), runs.cpu.as_ref()?)))
         .collect();
+    let pool = pool::read(root, problems);
+    if pool.is_some() || !root.contains_key("pool") {
+        pool::judge(pool.as_ref(), &drafts, problems);
+    }
     let mut config = plan::finish(wanted, drafts, &own, problems).filter(|_| complete && sound)?;
     // Disks have the first slots of their VM.
     let mut all = disk::services(&disks, &config.vms, problems);
@@ -373,8 +380,10 @@ fn read_root(
     all.extend(network::services(&networks, &config.vms, problems));
     // Last: what a VM has otherwise stays in its slots.
     all.extend(functions::services(&config.vms, problems));
+    config.pool = pool.map_or(0, |pool| pool.value);
     config.services = service::finish(all, &config.vms, problems);
     config.ports = network::ports(&config.services, &config.vms, problems);
+    problems.extend(pool::reached(&config));
     problems.extend(network::no_card(&networks, config.machine.board));
     problems.extend(controllers::no_controller(&disks, &networks, config.machine.board));
     problems.extend(guard::unguarded(&networks, &disks, config.machine.board));

@@ -130,7 +130,7 @@ pub fn finish(
     let complete =
         |(draft, cpus): (VmDraft, Vec<u64>)| complete(draft, if cpus.is_empty() { &left } else { &cpus });
     let vms = drafts.into_iter().zip(given).map(complete).collect::<Option<_>>()?;
-    Some(Config { machine, vms, services: Vec::new(), disks: Vec::new(), ports: Vec::new() })
+    Some(Config { machine, vms, services: Vec::new(), disks: Vec::new(), ports: Vec::new(), pool: 0 })
 }
 
 /// Gives a pinned VM the lowest CPUs that nobody has named.

@@ -11,7 +11,7 @@ use super::inject::{self, Abort};
 use super::light::{Code, Read, done, leave, resident, skip, wake};
 use super::sgi::post_light;
 use super::{flash, service};
-use crate::cpu::{self, regs};
+use crate::cpu::{self, regs, relax};
 use crate::irq::Gic;
 use crate::vcpu::frame::{Frame, Left};
 use crate::vm::{Monitor, Owned, Peers, Vcpu};
@@ -163,6 +163,7 @@ pub(super) fn data_abort<G: Gic>(
     if touch(vcpu, iss)
         || flash::data_abort(frame, vcpu, monitor, iss)
         || service::data_abort::<G>(frame, vcpu, owned, iss)
+        || touch_pooled(vcpu, iss)
     {
         return;
     }
@@ -176,7 +177,26 @@ fn touch(vcpu: &Vcpu, iss: u32) -> bool {
     if iss & FAULT != FAULT_TRANSLATION {
         return false;
     }
-    let touched = vcpu.vm.demand.touch(fault_address());
+    count(vcpu, vcpu.vm.demand.touch(fault_address()))
+}
+
+/// The same of memory whose blocks come from a pool. Where that has none, the guest touches it again until there is one: so it takes its
+/// interrupts meanwhile, and stops, pauses and yields its CPU as ever.
+#[cold]
+fn touch_pooled(vcpu: &Vcpu, iss: u32) -> bool {
+    if iss & FAULT != FAULT_TRANSLATION {
+        return false;
+    }
+    let touched = vcpu.vm.demand.touch_pooled(fault_address());
+    if touched == Touch::Dry {
+        relax();
+    }
+    count(vcpu, touched)
+}
+
+/// Counts a touch in the statistics; false if it was none.
+#[inline(always)] // Of each touch.
+fn count(vcpu: &Vcpu, touched: Touch) -> bool {
     if touched == Touch::Mapped
         && let Some(page) = vcpu.statistics
     {
@@ -187,7 +207,7 @@ fn touch(vcpu: &Vcpu, iss: u32) -> bool {
 
 /// An instruction fetch from memory that is not mapped yet, or from outside the guest's memory.
 pub(super) fn instruction_abort(vcpu: &Vcpu, iss: u32) {
-    if touch(vcpu, iss) || flash::is_shown_again(vcpu, iss) {
+    if touch(vcpu, iss) || flash::is_shown_again(vcpu, iss) || touch_pooled(vcpu, iss) {
         return;
     }
     let walk = (iss & S1PTW != 0).then_some(WALK_LEVEL);

@@ -7,6 +7,7 @@ mod gicv2;
 mod lives;
 mod machine;
 mod messages;
+mod pool;
 
 use std::boxed::Box;
 use std::vec;

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory of guests: RAM with its stage 2 tables, and the cells of flash.
 
+use alloc::sync::Arc;
+
 use turnstile_arch_common::crew::Crew;
-use turnstile_arch_common::demand;
+use turnstile_arch_common::demand::{self, Backing};
 use turnstile_arch_common::memory::{Error, MIB, PAGE};
-use turnstile_paging::{FrameRange, PageTable, PhysAddr, Stage2, Stage2Attributes, Tables, windows};
+use turnstile_arch_common::pooled::{Missing, Pooled, parts};
+use turnstile_paging::{
+    Error as PagingError, FrameRange, PageTable, PhysAddr, Stage2, Stage2Attributes, Tables, windows,
+};
 
 use super::bulk::copy;
 use super::coherence;
+use super::demand::Later;
 use super::el2::{Pool, Regime};
-use super::host::{close_window, with};
+use super::host::{Memory, close_window, with};
 use super::stage2;
 use super::stolen::Records;
 use super::window::Window;
@@ -34,15 +40,19 @@ fn with_guest_memory(start: u64, size: u64, mut f: impl FnMut(usize, &mut [u8]))
 
 /// The memory of one VM and its stage 2 tables.
 pub struct GuestMemory {
-    frames: FrameRange,
     table: PageTable<Stage2>,
     ipa: u64,
-    on_demand: bool,
+    size: u64,
+    /// Where it is; `None` if its blocks come from a pool.
+    frames: Option<FrameRange>,
+    /// Whether a block is cleared and mapped when it is touched.
+    later: bool,
+    pooled: Option<Arc<Pooled<Stage2>>>,
 }
 
 impl GuestMemory {
-    /// Allocates `size` bytes at intermediate physical address `ipa`, whole blocks of 2 MiB. Clears them and maps them with the largest
-    /// blocks that fit, or prepares them to be cleared and mapped on demand. The `crew` clears, which `call` calls.
+    /// Makes `size` bytes of RAM at intermediate physical address `ipa`, whole blocks of 2 MiB. Allocates them, clears them and maps them with
+    /// the largest blocks that fit, or prepares them to be cleared and mapped when they are touched. The `crew` clears, which `call` calls.
     ///
     /// # Errors
     /// When there is not enough memory.
@@ -50,55 +60,37 @@ impl GuestMemory {
         ipa: u64,
         size: u64,
         ipa_bits: u32,
-        on_demand: bool,
+        backing: Backing,
         (crew, call): (&Crew, &dyn Fn()),
     ) -> Result<Self, Error> {
-        let gib = 1 << 30;
-        let align = if size >= gib && ipa.is_multiple_of(gib) { gib } else { 2 * MIB };
-        let (frames, table) = with(|m| {
-            let frames = m
-                .frames
-                .guests
-                .allocate(size, align)
-                .or_else(|_| m.frames.guests.allocate(size, 2 * MIB))
-                .map_err(|_| Error::NoGuestMemory(size))?;
+        let later = !matches!(backing, Backing::AtStart);
+        let memory = with(|m| {
+            let frames = match backing {
+                Backing::AtStart | Backing::OnDemand => Some(allocate(m, ipa, size)?),
+                Backing::Pool(_) => None,
+            };
+            // Where blocks of a pool are, their entries say once they are there.
+            let start = frames.map_or(PhysAddr(0), |frames| frames.start());
             let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
-            match Self::build(&mut pool, ipa, frames, ipa_bits, on_demand) {
-                Ok(table) => Ok((frames, table)),
+            match build(&mut pool, (ipa, size), start, ipa_bits, later) {
+                Ok(table) => {
+                    let pooled = match backing {
+                        Backing::Pool(pool) => Some(Arc::new(Pooled::new(table.blocks(), pool, ipa + size))),
+                        Backing::AtStart | Backing::OnDemand => None,
+                    };
+                    Ok(Self { table, ipa, size, frames, later, pooled })
+                }
                 Err(error) => {
-                    m.frames.guests.free(frames)?;
+                    frames.map_or(Ok(()), |frames| m.frames.guests.free(frames))?;
                     Err(error)
                 }
             }
         })?;
-        let memory = Self { frames, table, ipa, on_demand };
-        if !on_demand {
-            memory.scrub(crew, call);
+        if let Some(frames) = memory.frames.filter(|_| !later) {
+            // SAFETY: free memory until now; no vCPU runs in it yet. The CPU of the first vCPU alone gets here.
+            unsafe { crew.clear::<Window>(frames.start().0, frames.size(), call) };
         }
         Ok(memory)
-    }
-
-    fn build(
-        pool: &mut Pool<'_>,
-        ipa: u64,
-        frames: FrameRange,
-        ipa_bits: u32,
-        on_demand: bool,
-    ) -> Result<PageTable<Stage2>, Error> {
-        let format = Stage2::new(ipa_bits).ok_or(Error::NoArena)?;
-        let mut table = PageTable::new(format, pool)?;
-        let attributes = coherence::ram(Stage2Attributes::RAM);
-        let made = match on_demand {
-            true => table.map_on_demand(pool, ipa, frames.start(), frames.size(), attributes),
-            false => table.map(pool, ipa, frames.start(), frames.size(), attributes),
-        };
-        match made {
-            Ok(()) => Ok(table),
-            Err(error) => {
-                table.free_all(pool);
-                Err(error.into())
-            }
-        }
     }
 
     /// Lets the guest read the records of its stolen time at intermediate physical address `ipa`.
@@ -131,46 +123,57 @@ impl GuestMemory {
         })
     }
 
-    /// Clears all of it: this VM sees nothing that anybody had there before.
-    fn scrub(&self, crew: &Crew, call: &dyn Fn()) {
-        // SAFETY: free memory until now; no vCPU runs in it yet. The CPU of the first vCPU alone gets here.
-        unsafe { crew.clear::<Window>(self.frames.start().0, self.frames.size(), call) };
-    }
-
-    /// Clears and maps what was not mapped yet of `size` bytes, `offset` bytes from the beginning: the rest of the blocks that images
-    /// are loaded into.
-    fn settle(&self, offset: u64, size: u64) {
-        let (blocks, attributes) = (self.table.blocks(), coherence::ram(Stage2Attributes::RAM));
-        // RAM begins with a block on each guest machine.
-        let place = |next| Some(self.base() + (next - self.ipa));
-        // SAFETY: tables and memory of a VM that does not run, which only its owner reaches; EL2 maps its arena one to one.
-        unsafe { demand::settle_all::<_, Window>(&blocks, self.ipa + offset, size, attributes, place) };
+    /// Returns where `size` bytes are that are in one block, cleared and mapped by then.
+    fn settle(&self, ipa: u64, size: u64) -> Result<u64, Error> {
+        let attributes = coherence::ram(Stage2Attributes::RAM);
+        if let Some(pooled) = &self.pooled {
+            // SAFETY: tables and memory of a VM that does not run, which only its owner reaches; EL2 maps its arena one to one. The pool's
+            // blocks are memory of guests.
+            return unsafe { pooled.host::<Window>(ipa, size, attributes) }.map_err(
+                |missing| match missing {
+                    Missing::Dry => Error::PoolEmpty,
+                    Missing::Foreign => Error::Paging(PagingError::OutOfRange),
+                },
+            );
+        }
+        let place = |next| self.base() + (next - self.ipa);
+        if self.later {
+            // RAM begins with a block on each guest machine.
+            let blocks = self.table.blocks();
+            // SAFETY: as above.
+            unsafe {
+                demand::settle_all::<_, Window>(&blocks, ipa, size, attributes, |next| Some(place(next)));
+            }
+        }
+        Ok(place(ipa))
     }
 
     /// Copies `bytes` to intermediate physical address `ipa`; ignored outside the memory.
     ///
     /// # Errors
-    /// Never: as on other architectures.
+    /// When the pool that it comes from has not enough.
     pub fn load(&mut self, ipa: u64, bytes: &[u8]) -> Result<(), Error> {
-        let Some(offset) = ipa.checked_sub(self.ipa) else { return Ok(()) };
-        let Some(end) = offset.checked_add(bytes.len() as u64) else { return Ok(()) };
-        if end > self.frames.size() || bytes.is_empty() {
+        let size = bytes.len() as u64;
+        let end = ipa.checked_sub(self.ipa).and_then(|offset| offset.checked_add(size));
+        if end.is_none_or(|end| end > self.size) {
             return Ok(());
         }
-        if self.on_demand {
-            self.settle(offset, bytes.len() as u64);
+        let mut left = bytes;
+        for (part, size) in parts(ipa, size) {
+            let (now, later) = left.split_at(left.len().min(size as usize));
+            with_guest_memory(self.settle(part, size)?, size, |offset, memory| {
+                if let Some(source) = now.get(offset..offset + memory.len()) {
+                    copy(memory, source);
+                }
+            });
+            left = later;
         }
-        with_guest_memory(self.frames.start().0 + offset, bytes.len() as u64, |offset, memory| {
-            if let Some(source) = bytes.get(offset..offset + memory.len()) {
-                copy(memory, source);
-            }
-        });
         Ok(())
     }
 
-    /// Returns the physical address of its first byte, which EL2 does not map.
+    /// Returns the physical address of its first byte, which EL2 does not map. Zero of one whose blocks come from a pool.
     pub fn base(&self) -> u64 {
-        self.frames.start().0
+        self.frames.map_or(0, |frames| frames.start().0)
     }
 
     /// Maps a page of device registers for the guest. Before its vCPUs run.
@@ -196,9 +199,18 @@ impl GuestMemory {
         self.table.root().0
     }
 
-    /// Returns the physical address of its first byte if it is mapped on demand.
-    pub fn on_demand(&self) -> Option<u64> {
-        self.on_demand.then(|| self.base())
+    /// Returns where what is mapped when it is touched is.
+    pub fn later(&self) -> Later {
+        match &self.pooled {
+            Some(pooled) => Later::Pooled(pooled.clone()),
+            None if self.later => Later::At(self.base()),
+            None => Later::Nothing,
+        }
+    }
+
+    /// Says whether it is mapped when it is touched.
+    pub fn comes_later(&self) -> bool {
+        self.later
     }
 
     /// Returns VTCR_EL2.
@@ -214,10 +226,50 @@ impl GuestMemory {
     pub fn release(self) -> Result<(), Error> {
         with(|m| {
             let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
+            // Before anybody else has its memory.
             pool.invalidate(0, 0);
+            if let Some(pooled) = &self.pooled {
+                // SAFETY: no CPU has the tables or what was in them any more.
+                unsafe {
+                    let attributes = coherence::ram(Stage2Attributes::RAM);
+                    pooled.release::<Window>(self.ipa..self.ipa + self.size, attributes, false);
+                }
+            }
             self.table.free_all(&mut pool);
-            Ok(m.frames.guests.free(self.frames)?)
+            Ok(self.frames.map_or(Ok(()), |frames| m.frames.guests.free(frames))?)
         })
+    }
+}
+
+/// Allocates memory for RAM, aligned so that the largest blocks fit if that is possible.
+fn allocate(m: &mut Memory, ipa: u64, size: u64) -> Result<FrameRange, Error> {
+    let gib = 1 << 30;
+    let align = if size >= gib && ipa.is_multiple_of(gib) { gib } else { 2 * MIB };
+    let frames = m.frames.guests.allocate(size, align).or_else(|_| m.frames.guests.allocate(size, 2 * MIB));
+    frames.map_err(|_| Error::NoGuestMemory(size))
+}
+
+/// Builds the stage 2 tables of RAM that is at `start`, or is to be mapped `later`.
+fn build(
+    pool: &mut Pool<'_>,
+    (ipa, size): (u64, u64),
+    start: PhysAddr,
+    ipa_bits: u32,
+    later: bool,
+) -> Result<PageTable<Stage2>, Error> {
+    let format = Stage2::new(ipa_bits).ok_or(Error::NoArena)?;
+    let mut table = PageTable::new(format, pool)?;
+    let attributes = coherence::ram(Stage2Attributes::RAM);
+    let made = match later {
+        true => table.map_on_demand(pool, ipa, start, size, attributes),
+        false => table.map(pool, ipa, start, size, attributes),
+    };
+    match made {
+        Ok(()) => Ok(table),
+        Err(error) => {
+            table.free_all(pool);
+            Err(error.into())
+        }
     }
 }
 

@@ -151,6 +151,14 @@ pub fn stolen_time_records(vcpus: usize) -> Result<Records, Error> {
     })
 }
 
+/// Takes memory of guests for a pool of so many bytes, whole blocks. At boot, and for ever.
+///
+/// # Errors
+/// When so much contiguous memory is not left.
+pub fn pool(size: u64) -> Result<&'static turnstile_arch_common::pooled::Pool, Error> {
+    with(|m| m.frames.pool(size))
+}
+
 /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.
 pub fn free_bytes() -> (u64, u64) {
     with(|m| Ok(m.frames.free_bytes())).unwrap_or((0, 0))

@@ -20,7 +20,9 @@ pub mod window;
 #[cfg(target_os = "none")]
 pub use guest::{FlashMemory, GuestMemory};
 #[cfg(target_os = "none")]
-pub use host::{free_bytes, stolen_time_records, vcpu_stack};
+pub use host::{free_bytes, pool, stolen_time_records, vcpu_stack};
+#[cfg(target_os = "none")]
+pub use turnstile_arch_common::demand::Backing;
 #[cfg(target_os = "none")]
 pub use turnstile_arch_common::memory::Error;
 

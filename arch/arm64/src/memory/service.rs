@@ -232,15 +232,15 @@ impl ServiceMemory {
         Ok(())
     }
 
-    /// Shows it the block that is so many bytes behind the beginning of a window that is shown on demand. False if it has no place.
+    /// Shows it the block that is so many bytes behind the beginning of a window that is shown on demand, and that is at `host`. False if
+    /// it has no place.
     ///
     /// # Safety
     /// The block is cleared. The caller is inside the service's gate.
-    pub unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+    pub unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool {
         let place = (window.address - lowest()).saturating_add(offset);
         // SAFETY: the caller's promise.
-        let supplied =
-            unsafe { self.shown.lock().space.supply(place, block(window.host + offset), attributes(window)) };
+        let supplied = unsafe { self.shown.lock().space.supply(place, block(host), attributes(window)) };
         // The store before the walk of the access that is repeated (Arm ARM D8.17.1); the return to EL0 is the context
         // synchronization. What was not mapped is in no TLB.
         cpu::dsb_ishst();

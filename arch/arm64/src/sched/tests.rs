@@ -13,6 +13,7 @@ use crate::cpu::mode::{Mode, Nvhe, Vhe};
 use crate::cpu::regs::fakes::{self, Access};
 use crate::exit::tests::{cpu_area, numbered_vm_of};
 use crate::irq::{Gicv2, Gicv3, PPI_PHYSICAL_TIMER, PPI_PMU, PPI_VIRTUAL_TIMER};
+use crate::memory::demand::Later;
 use crate::state::Facility;
 use crate::state::pmu::Kind;
 use crate::vcpu::facility;
@@ -56,7 +57,7 @@ fn machine_with<const N: usize>(vms: [(usize, bool); N], pmu: Kind) -> Vec<&'sta
             (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu, Some(thread(first + n))))));
         let threads: Vec<_> = threads.collect();
         vm.set_vcpus(threads.clone());
-        vm.prepare(u64::from(id) + 100, (u64::from(id) + 1) << 12, None);
+        vm.prepare(u64::from(id) + 100, (u64::from(id) + 1) << 12, Later::Nothing);
         all.extend(threads);
     }
     let tenant = |vcpu: &&'static Vcpu| Tenant { vcpu, class: Class::Fair { weight: 100 }, cpus: [0].into() };

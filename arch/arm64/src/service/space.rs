@@ -255,9 +255,9 @@ impl turnstile_arch_common::service::Space for Space {
         unsafe { (*self.state.get()).syndrome }.missed()
     }
 
-    unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+    unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.memory.supply(window, offset) }
+        unsafe { self.memory.supply(window, offset, host) }
     }
 
     unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {

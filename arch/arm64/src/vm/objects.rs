@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
-use core::ops::Deref;
+use core::ops::{Deref, Range};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use spin::Once;
@@ -17,7 +17,7 @@ use turnstile_machine::{Gicr, GuestMachine};
 use turnstile_vgic::{MAX_VCPUS, Model, Neighbors, SgiRegister, VcpuGic, Vgic};
 use turnstile_vm::attention::{Attention, Reasons};
 use turnstile_vm::inbox::Inbox;
-use turnstile_vm::lifecycle::OnCrash;
+use turnstile_vm::lifecycle::{OnCrash, Phase};
 use turnstile_vm::psci::Psci;
 use turnstile_vm::remote::RemoteCell;
 
@@ -25,7 +25,7 @@ use super::thread::Thread;
 use crate::board::mitigation;
 use crate::cpu::{PerCpu, regs};
 use crate::irq::{self, VectorsKind};
-use crate::memory::demand::Demand;
+use crate::memory::demand::{Demand, Later};
 use crate::memory::flash::Flash;
 use crate::service::Services;
 use crate::state::facilities::State;
@@ -197,11 +197,15 @@ impl Vm {
         self.vcpu(index & (MAX_VCPUS - 1))
     }
 
-    /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, VTTBR_EL2 without the VMID, and where its RAM is if that is
-    /// mapped on demand. Its virtual counter starts from zero.
-    pub fn prepare(&self, vtcr: u64, tables: u64, on_demand: Option<u64>) {
+    /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, VTTBR_EL2 without the VMID, and where its RAM is that is mapped when it
+    /// is touched. Its virtual counter starts from zero. Nothing if the VM runs.
+    pub fn prepare(&self, vtcr: u64, tables: u64, later: Later) {
+        if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
+            return;
+        }
         let vmid = u64::from(self.id) + 1;
-        self.demand.prepare(tables, on_demand);
+        // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, shows the memory to services and starts the VM afterwards.
+        unsafe { self.demand.prepare(tables, later) };
         self.vtcr.store(vtcr, Ordering::Relaxed);
         self.vttbr.store(tables | vmid << 48, Ordering::Relaxed);
         self.cntvoff.store(regs::CNTPCT_EL0.read(), Ordering::Relaxed);
@@ -223,10 +227,20 @@ impl Vm {
         self.cntvoff.load(Ordering::Relaxed)
     }
 
-    /// Clears and maps the block that a service of the VM has touched, as at a touch of its own. From [`Vm::prepare`] until its memory is
-    /// given back.
-    pub fn reach(&self, address: u64) -> Touch {
+    /// Clears and maps the block that a service of the VM has touched, as at a touch of its own; returns where it is. From [`Vm::prepare`]
+    /// until its memory is given back.
+    ///
+    /// # Errors
+    /// What has become of the touch, if it is not mapped yet.
+    pub fn reach(&self, address: u64) -> Result<u64, Touch> {
         self.demand.reach(address)
+    }
+
+    /// Gives whole blocks of its memory back to the pool that they came from; returns how many. For who came out last in a pause, while all
+    /// vCPUs are out, when no service reaches these blocks any more.
+    pub fn give_back(&self, blocks: Range<u64>) -> u64 {
+        // SAFETY: the caller's promise. EL2 keeps no addresses of the memory of guests.
+        unsafe { self.demand.give_back(blocks) }
     }
 
     /// The VM was paused for so many ticks, of which its virtual counter shows nothing. Only while all its vCPUs are out of their

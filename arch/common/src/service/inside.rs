@@ -463,17 +463,17 @@ impl<S: Space> Service<S> {
         let touched = unsafe {
             self.space.excuse(|| {
                 let touched = self.outside.touch(member, window.guest + offset);
-                if touched == Touch::Again {
+                if matches!(touched, Err(Touch::Again | Touch::Dry)) {
                     meanwhile.wait();
                 }
                 touched
             })
         };
         match touched {
-            Touch::Foreign => false,
-            Touch::Again => true,
+            Err(Touch::Foreign) => false,
+            Err(_) => true,
             // SAFETY: as above; it is cleared, because it is mapped for the guest.
-            Touch::Mapped => unsafe { self.space.supply(&window, offset) },
+            Ok(host) => unsafe { self.space.supply(&window, offset, host) },
         }
     }
 

@@ -166,12 +166,12 @@ pub trait Space: Sync + 'static {
     /// # Safety
     /// As for [`Space::call`].
     unsafe fn missed(&self) -> Option<u64>;
-    /// Maps the block that is so many bytes behind the beginning of a window that was attached to be mapped on demand. The service may
-    /// then be [resumed](Space::resume), to repeat what it did. False if there is no place for it.
+    /// Maps the block that is so many bytes behind the beginning of a window that was attached to be mapped on demand, and that is at
+    /// `host`. The service may then be [resumed](Space::resume), to repeat what it did. False if there is no place for it.
     ///
     /// # Safety
     /// The caller is inside the service's gate. The block is cleared.
-    unsafe fn supply(&self, window: &Window, offset: u64) -> bool;
+    unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool;
     /// Does something that does not count as the service's time for this event.
     ///
     /// # Safety
@@ -272,8 +272,11 @@ pub trait Outside: Sync {
     /// An interrupt of that device is handled: the next one may come.
     fn unmask(&self);
     /// Clears and maps the block of the memory of a member's VM that contains a guest physical address, or some of it if this CPU is
-    /// interrupted meanwhile. [`Touch::Mapped`] says that it is mapped by now.
-    fn touch(&self, member: usize, address: u64) -> Touch;
+    /// interrupted meanwhile. Returns the physical address of the block, which is mapped by then.
+    ///
+    /// # Errors
+    /// What has become of the touch, if it is not mapped yet.
+    fn touch(&self, member: usize, address: u64) -> Result<u64, Touch>;
     /// The service has crashed, for the `number`th time, and is started anew.
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>);
 }

@@ -111,8 +111,8 @@ impl Space for Script {
         *self.missed.lock().unwrap()
     }
 
-    unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
-        self.hear(format!("supply {:x}: {offset:x}", window.guest));
+    unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool {
+        self.hear(format!("supply {:x}: {offset:x} at {host:x}", window.guest));
         true
     }
 
@@ -249,15 +249,18 @@ impl Outside for World {
         self.say("unmask".to_string());
     }
 
-    fn touch(&self, member: usize, address: u64) -> Touch {
+    fn touch(&self, member: usize, address: u64) -> Result<u64, Touch> {
         self.say(format!("touch {member}: {address:x}"));
-        self.touched.lock().unwrap().pop_front().unwrap_or(Touch::Mapped)
+        self.touched.lock().unwrap().pop_front().map_or(Ok(BLOCK_HOST), Err)
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
         self.say(format!("{number}: {}", report.to_string().replace('\n', ", ")));
     }
 }
+
+/// Where each block is that is touched.
+const BLOCK_HOST: u64 = 0x7e0_0000;
 
 /// A CPU: how often it was interrupted, and what happens then.
 struct Kept<'a>(&'a RefCell<u32>, &'a dyn Fn());

@@ -27,7 +27,22 @@ pub(super) fn register_vpa(vcpu: &'static Vcpu, [flags, server, address, ..]: Ar
     if server != vcpu.index as u64 {
         return Code::PARAMETER;
     }
-    vcpu.owned(|owned| owned.areas.call(flags, address, vcpu.vm))
+    vcpu.owned(|owned| {
+        let code = owned.areas.call(flags, address, vcpu.vm);
+        for area in [owned.areas.vpa, owned.areas.shadow, owned.areas.log].into_iter().flatten() {
+            // Whoever takes the vCPU's CPU writes there, in a pause of the VM, too.
+            vcpu.vm.life().ram.pin(area.address, area.size);
+        }
+        code
+    })
+}
+
+/// Says whether a call names memory for which a pool has no block: it is carried out again, later.
+pub(super) fn is_dry<const COUNT: usize>(vcpu: &Vcpu, named: [(u64, u64); COUNT]) -> bool {
+    /// The highest four bits of an address say nothing.
+    const ADDRESS: u64 = (1 << 60) - 1;
+    let ram = &vcpu.vm.life().ram;
+    ram.pooled().is_some() && named.iter().any(|(address, size)| ram.is_dry(address & ADDRESS, *size))
 }
 
 /// H_SET_MODE.

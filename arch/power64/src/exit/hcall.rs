@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
+use turnstile_papr::{page_init, rtas};
 
 use super::{Answer, Arguments, calls, interrupts, xics};
 use crate::cpu::regs::SPRG0;
@@ -224,7 +225,18 @@ pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
     frame.clear_changeable();
     frame.set_gpr(3, 0);
     frame.set_gpr(4, 0);
+    let [first, second, third, fourth, ..] = arguments;
     let code = match call {
+        Hcall::RegisterVpa if calls::is_dry(vcpu, [(third, 1)]) => return again(frame, call, arguments),
+        Hcall::PageInit
+            if calls::is_dry(vcpu, page_init::pages([first, second, third]).map(|page| (page, 1))) =>
+        {
+            return again(frame, call, arguments);
+        }
+        Hcall::Rtas if calls::is_dry(vcpu, [(first, rtas::BLOCK)]) => return again(frame, call, arguments),
+        Hcall::IntSetQueueConfig if calls::is_dry(vcpu, [(fourth, 1)]) => {
+            return again(frame, call, arguments);
+        }
         Hcall::RegisterVpa => calls::register_vpa(vcpu, arguments),
         Hcall::SetMode => calls::set_mode(vcpu, arguments),
         Hcall::RegisterProcTbl => calls::register_process_table(vcpu, arguments),
@@ -238,6 +250,19 @@ pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
         _ => return interrupts::full(frame, vcpu, call, arguments),
     };
     frame.set_gpr(3, code.value());
+    0
+}
+
+/// Lets the guest make a call once more.
+#[cold]
+#[inline(never)] // Not part of what other calls pay.
+fn again(frame: &mut Frame, call: Hcall, arguments: [u64; 7]) -> u32 {
+    frame.set_gpr(3, call.number().unwrap_or(0));
+    for (register, argument) in (4..).zip(arguments) {
+        frame.set_gpr(register, argument);
+    }
+    // It is behind the instruction.
+    frame.pc = frame.pc.wrapping_sub(4);
     0
 }
 

@@ -42,20 +42,20 @@ const FETCH_NO_ENTRY: u64 = 1 << 30;
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn light_data(frame: &mut Frame, _: u32) -> u32 {
     let why = HDSISR.read();
-    if why & status::NO_ENTRY != 0 && is_on_demand(frame) { first_touch(frame) } else { Code::FULL }
+    if why & status::NO_ENTRY != 0 && comes_later(frame) { first_touch(frame) } else { Code::FULL }
 }
 
 /// The same of an instruction fetch.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // As above.
 pub(super) fn light_instruction(frame: &Frame) -> u32 {
-    if HSRR1.read() & FETCH_NO_ENTRY != 0 && is_on_demand(frame) { first_touch(frame) } else { Code::FULL }
+    if HSRR1.read() & FETCH_NO_ENTRY != 0 && comes_later(frame) { first_touch(frame) } else { Code::FULL }
 }
 
 /// Says whether memory of the VM is mapped at its first touch.
 #[inline(always)] // Two loads.
-fn is_on_demand(frame: &Frame) -> bool {
-    resident(frame).vm.life().ram.is_on_demand()
+fn comes_later(frame: &Frame) -> bool {
+    resident(frame).vm.life().ram.comes_later()
 }
 
 /// Clears and maps the block of memory that the guest has touched first; what is none that is mapped on demand is left to the
@@ -65,7 +65,7 @@ extern "C" fn first_touch(frame: &Frame) -> u32 {
     match resident(frame).vm.life().ram.touch(ASDR.read() & REAL) {
         Touch::Foreign => return Code::FULL,
         Touch::Mapped => frame.timing.count(Counted::FirstTouch),
-        Touch::Again => {}
+        Touch::Again | Touch::Dry => {}
     }
     done(frame)
 }

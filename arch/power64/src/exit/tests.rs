@@ -3,6 +3,7 @@
 
 mod faults;
 mod lives;
+mod pool;
 mod services;
 
 use std::boxed::Box;

@@ -257,8 +257,8 @@ impl Machine for Hardware<'_> {
             firmware::remove_queue(processor, priority)?;
             return Ok(());
         };
-        let host = self.ram.host(queue.address, 1 << queue.shift).ok_or(Failure::Address)?;
-        // SAFETY: RAM of this VM, in one piece, which the VM keeps until `Board::reset` has taken the queue away. What the
+        let host = self.ram.host_to_keep(queue.address, 1 << queue.shift).ok_or(Failure::Address)?;
+        // SAFETY: RAM of this VM, in one piece, which is pinned, and which the VM keeps until `Board::reset` has taken the queue away. What the
         // guest has there is its own affair.
         unsafe { firmware::place_queue(processor, priority, host, queue.shift, true)? };
         Ok(())

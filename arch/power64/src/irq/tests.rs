@@ -134,7 +134,7 @@ fn memory_that_the_controller_may_write_to_is_given_to_nobody() {
     let vm = crate::vcpu::facility::tests::vm(7, Presentation::Xive)[0].vm;
     let ram = Box::leak(vec![0u64; 0x4000 / 8].into_boxed_slice());
     let memory = GuestRam::new(ram.as_ptr() as u64, 0x4000);
-    let live = || vm.prepare(0, memory, BootState::default());
+    let live = || vm.prepare(0, memory.clone(), BootState::default());
     live();
     assert_eq!(place_queue(vm, 1), Return::SUCCESS);
     vm.end();

@@ -3,8 +3,12 @@
 
 use turnstile_arch_common::allocators::Allocators;
 use turnstile_arch_common::crew::Crew;
+use turnstile_arch_common::demand::Backing;
 use turnstile_arch_common::memory::{MIB, PAGE};
-use turnstile_paging::{FrameRange, PageTable, Partition, PartitionAttributes, PhysAddr, whole_blocks};
+use turnstile_arch_common::pooled::{Pooled, parts};
+use turnstile_paging::{
+    BLOCK, FrameRange, PageTable, Partition, PartitionAttributes, PhysAddr, whole_blocks,
+};
 
 use super::host::{Error, Pool, with};
 use super::kept;
@@ -16,29 +20,42 @@ const GIB: u64 = 1 << 30;
 
 /// The memory of one VM and its partition-scoped tables.
 pub struct GuestMemory {
-    chunk: FrameRange,
+    /// What was allocated for it; nothing if its blocks come from a pool.
+    chunk: Option<FrameRange>,
     ram: GuestRam,
     table: PageTable<Partition>,
 }
 
 impl GuestMemory {
     /// Allocates the RAM of a VM, from guest real address 0 on, whole blocks of 2 MiB. Clears it and maps it with the largest pages that
-    /// fit, or prepares it to be cleared and mapped on demand. The `crew` clears, which `call` calls.
+    /// fit, or prepares it to be cleared and mapped when it is touched. The `crew` clears, which `call` calls.
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn new(size: u64, on_demand: bool, (crew, call): (&Crew, &dyn Fn())) -> Result<Self, Error> {
+    pub fn new(size: u64, backing: Backing, (crew, call): (&Crew, &dyn Fn())) -> Result<Self, Error> {
+        let unit = if matches!(backing, Backing::Pool(_)) { BLOCK } else { PAGE };
+        let size = size.next_multiple_of(unit);
         with(|m| {
-            let chunk = allocate(m, size.next_multiple_of(PAGE))?;
-            let ram = GuestRam::new(chunk.start().0, chunk.size());
-            match build(m, &ram, on_demand) {
-                Ok(table) if on_demand => {
-                    let ram = ram.on_demand(table.blocks());
+            let (chunk, base) = match backing {
+                Backing::Pool(_) => (None, 0),
+                Backing::AtStart | Backing::OnDemand => {
+                    let chunk = allocate(m, size)?;
+                    (Some(chunk), chunk.start().0)
+                }
+            };
+            match build(m, base, size, backing) {
+                Ok(table) => {
+                    let ram = match backing {
+                        Backing::AtStart => GuestRam::new(base, size),
+                        Backing::OnDemand => GuestRam::new(base, size).on_demand(table.blocks()),
+                        Backing::Pool(pool) => {
+                            GuestRam::from_pool(size, Pooled::new(table.blocks(), pool, size))
+                        }
+                    };
                     Ok(Self { chunk, ram, table })
                 }
-                Ok(table) => Ok(Self { chunk, ram, table }),
                 Err(error) => {
-                    m.guests.free(chunk)?;
+                    chunk.map_or(Ok(()), |chunk| m.guests.free(chunk))?;
                     Err(error)
                 }
             }
@@ -49,7 +66,7 @@ impl GuestMemory {
     /// Clears all of it that is mapped: this VM sees nothing that anybody had there before.
     fn scrub(&self, crew: &Crew, call: &dyn Fn()) {
         let (base, size) = (self.ram.base(), self.ram.size());
-        let later = match self.ram.is_on_demand() {
+        let later = match self.ram.comes_later() {
             true => whole_blocks(0, PhysAddr(base), size),
             false => 0..0,
         };
@@ -62,11 +79,18 @@ impl GuestMemory {
     /// Copies `bytes` to a guest real address; ignored outside the memory.
     ///
     /// # Errors
-    /// None: as on other architectures, where the range has to be mapped.
+    /// When the pool that it comes from has not enough.
     pub fn load(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        if let Some(host) = self.ram.host(address, bytes.len() as u64) {
-            // SAFETY: the RAM of this VM, which is stopped: only its owner gets here, by `&mut`.
-            unsafe { user::copy_to(host, bytes) };
+        let mut left = bytes;
+        for (part, size) in parts(address, bytes.len() as u64) {
+            let (now, later) = left.split_at(left.len().min(size as usize));
+            if let Some(host) = self.ram.host(part, size) {
+                // SAFETY: the RAM of this VM, which is stopped: only its owner gets here, by `&mut`.
+                unsafe { user::copy_to(host, now) };
+            } else if self.ram.is_dry(part, size) {
+                return Err(Error::PoolEmpty);
+            }
+            left = later;
         }
         Ok(())
     }
@@ -108,12 +132,17 @@ impl GuestMemory {
     /// # Errors
     /// When the allocator's books do not allow it, or the memory has to be kept out of use.
     pub fn release(self) -> Result<(), Error> {
+        let is_kept = kept::is_kept(&self.ram);
+        // SAFETY: nobody has the tables any more, by the caller's promise, and no TLB what they mapped: so nobody reaches the memory, but the
+        // interrupt controller what is pinned, if it is kept.
+        unsafe { self.ram.release(is_kept) };
         with(|m| {
             self.table.free_all(&mut Pool::new(&mut m.arena));
-            if kept::is_kept(&self.ram) {
-                return Err(Error::InUse { size: self.ram.size(), all: kept::bytes() });
+            match self.chunk {
+                _ if is_kept => Err(Error::InUse { size: self.ram.kept_bytes(), all: kept::bytes() }),
+                Some(chunk) => Ok(m.guests.free(chunk)?),
+                None => Ok(()),
             }
-            Ok(m.guests.free(self.chunk)?)
         })
     }
 }
@@ -125,14 +154,16 @@ fn allocate(m: &mut Allocators, size: u64) -> Result<FrameRange, Error> {
     chunk.map_err(|_| Error::NoGuestMemory(size))
 }
 
-/// Builds the tables of the RAM.
-fn build(m: &mut Allocators, ram: &GuestRam, on_demand: bool) -> Result<PageTable<Partition>, Error> {
+/// Builds the tables of the RAM: `size` bytes at `base`, or in blocks of a pool.
+fn build(m: &mut Allocators, base: u64, size: u64, backing: Backing) -> Result<PageTable<Partition>, Error> {
     let mut pool = Pool::new(&mut m.arena);
     let mut table = PageTable::new(Partition, &mut pool)?;
-    let host = PhysAddr(ram.base());
-    let made = match on_demand {
-        true => table.map_on_demand(&mut pool, 0, host, ram.size(), PartitionAttributes::RAM),
-        false => table.map(&mut pool, 0, host, ram.size(), PartitionAttributes::RAM),
+    let host = PhysAddr(base);
+    let made = match backing {
+        Backing::AtStart => table.map(&mut pool, 0, host, size, PartitionAttributes::RAM),
+        Backing::OnDemand | Backing::Pool(_) => {
+            table.map_on_demand(&mut pool, 0, host, size, PartitionAttributes::RAM)
+        }
     };
     if let Err(error) = made {
         table.free_all(&mut pool);

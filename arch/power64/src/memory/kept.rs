@@ -25,5 +25,5 @@ pub fn is_kept(ram: &GuestRam) -> bool {
 
 /// How many bytes are.
 pub fn bytes() -> u64 {
-    KEPT.lock().iter().map(GuestRam::size).sum()
+    KEPT.lock().iter().map(GuestRam::kept_bytes).sum()
 }

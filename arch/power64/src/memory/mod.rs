@@ -12,10 +12,15 @@ pub mod kept;
 pub mod partition;
 mod ram;
 pub mod service;
+#[cfg(test)]
+pub(crate) mod tests;
 pub mod user;
+
+#[cfg(target_os = "none")]
+pub use turnstile_arch_common::demand::Backing;
 
 #[cfg(target_os = "none")]
 pub use guest::GuestMemory;
 #[cfg(target_os = "none")]
-pub use host::{Error, STACK_BLOCK, free_bytes, init, pages, stack};
+pub use host::{Error, STACK_BLOCK, free_bytes, init, pages, pool, stack};
 pub use ram::GuestRam;

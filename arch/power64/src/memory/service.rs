@@ -221,21 +221,16 @@ mod machine {
     }
 
     impl ServiceMemory {
-        /// Maps the block that is so many bytes behind the beginning of a window that is mapped on demand. False if it has no place.
+        /// Maps the block that is so many bytes behind the beginning of a window that is mapped on demand, and that is at `host`. False
+        /// if it has no place.
         ///
         /// # Safety
         /// The block is cleared.
-        pub unsafe fn supply(&mut self, window: &Window, offset: u64) -> bool {
+        pub unsafe fn supply(&mut self, window: &Window, offset: u64, host: u64) -> bool {
             let there = place(window, offset);
             // SAFETY: the caller's promise; the hypervisor reaches all memory, and the reference is unique.
-            let supplied = unsafe {
-                demand::supply::<_, Block>(
-                    &self.table.blocks(),
-                    there,
-                    window.host + offset,
-                    attributes(window),
-                )
-            };
+            let supplied =
+                unsafe { demand::supply::<_, Block>(&self.table.blocks(), there, host, attributes(window)) };
             // The store before the walk of the access that is repeated. What was not mapped is in no TLB.
             cpu::ptesync();
             supplied
@@ -275,11 +270,11 @@ impl ServiceMemory {
     ///
     /// # Safety
     /// None is needed here.
-    pub unsafe fn supply(&mut self, window: &Window, offset: u64) -> bool {
+    pub unsafe fn supply(&mut self, window: &Window, offset: u64, host: u64) -> bool {
         use turnstile_arch_common::demand::block;
         use turnstile_paging::BLOCK;
 
-        let (at, host) = (block(place(window, offset)), block(window.host + offset));
+        let (at, host) = (block(place(window, offset)), block(host));
         self.mapped.push((at, host, BLOCK, attributes(window)));
         true
     }

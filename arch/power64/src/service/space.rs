@@ -233,9 +233,9 @@ impl turnstile_arch_common::service::Space for Space {
         self.cause.get().missed()
     }
 
-    unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+    unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.memory.lock().supply(window, offset) }
+        unsafe { self.memory.lock().supply(window, offset, host) }
     }
 
     unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {

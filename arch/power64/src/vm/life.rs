@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The lives of a VM: how one begins and ends, and the memory that it has meanwhile.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
+use turnstile_arch_common::pooled;
 use turnstile_papr::Memory;
 use turnstile_papr::process_table::RADIX;
 use turnstile_papr::processors::Start;
@@ -52,9 +54,17 @@ impl Vm {
     /// write to it. No vCPU runs.
     pub fn end(&self) {
         if self.reset_interrupts().is_err() {
-            kept::keep(self.life().ram);
+            kept::keep(self.life().ram.clone());
         }
         partition::set(self.lpid(), 0, 0);
+    }
+
+    /// Gives whole blocks of its memory back to the pool that they came from, but those that the hypervisor or the interrupt controller keeps
+    /// addresses of; returns how many. For who came out last in a pause, while all vCPUs are out, when no service reaches these blocks any
+    /// more.
+    pub fn give_back(&self, blocks: Range<u64>) -> u64 {
+        // SAFETY: the caller's promise; what is kept of addresses beyond an exit is pinned, and what the vCPUs share with the hypervisor.
+        unsafe { self.life().ram.give_back(blocks, || partition::invalidate(self.lpid())) }
     }
 
     /// The VM was paused for so many ticks. The time base is the machine's and has gone on; guests with an area are told that the time
@@ -68,17 +78,48 @@ impl Vm {
     }
 }
 
+impl Vm {
+    /// Does something with each part of its RAM that has one physical address, if all `size` bytes have: the address, and which of the bytes
+    /// it is.
+    #[inline(always)] // Two callers: usually it is one part.
+    fn each_part(&self, address: u64, size: usize, mut act: impl FnMut(u64, Range<usize>)) -> bool {
+        let ram = &self.life().ram;
+        if let Some(host) = ram.host(address, size as u64) {
+            act(host, 0..size);
+            return true;
+        }
+        // Blocks of a pool are anywhere.
+        let all = ram.pooled().is_some()
+            && pooled::parts(address, size as u64).all(|(part, size)| ram.host(part, size).is_some());
+        if all {
+            for (part, size) in pooled::parts(address, size as u64) {
+                let start = (part - address) as usize;
+                if let Some(host) = ram.host(part, size) {
+                    act(host, start..start + size as usize);
+                }
+            }
+        }
+        all
+    }
+}
+
 /// The RAM of a VM that runs, by guest real addresses: for exits of its vCPUs.
 impl Memory for Vm {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        let host = self.life().ram.host(address, bytes.len() as u64);
-        // SAFETY: RAM of this VM, which runs.
-        host.map(|host| unsafe { user::copy_from(host, bytes) }).is_some()
+        self.each_part(address, bytes.len(), |host, part| {
+            if let Some(bytes) = bytes.get_mut(part) {
+                // SAFETY: RAM of this VM, which runs.
+                unsafe { user::copy_from(host, bytes) };
+            }
+        })
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> bool {
-        let host = self.life().ram.host(address, bytes.len() as u64);
-        // SAFETY: as above.
-        host.map(|host| unsafe { user::copy_to(host, bytes) }).is_some()
+        self.each_part(address, bytes.len(), |host, part| {
+            if let Some(bytes) = bytes.get(part) {
+                // SAFETY: as above.
+                unsafe { user::copy_to(host, bytes) };
+            }
+        })
     }
 }

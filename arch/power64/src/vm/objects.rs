@@ -166,9 +166,12 @@ impl Vm {
         self.life.get()
     }
 
-    /// Clears and maps the block that a service of the VM has touched, as at a touch of its own. From [`Vm::prepare`] until its memory is
-    /// given back.
-    pub fn reach(&self, address: u64) -> Touch {
+    /// Clears and maps the block that a service of the VM has touched, as at a touch of its own; returns where it is. From [`Vm::prepare`]
+    /// until its memory is given back.
+    ///
+    /// # Errors
+    /// What has become of the touch, if it is not mapped yet.
+    pub fn reach(&self, address: u64) -> Result<u64, Touch> {
         self.life().ram.reach(address)
     }
 

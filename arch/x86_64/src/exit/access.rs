@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an instruction that is carried out for the guest does in the guest's memory: segments, page tables, RAM and devices.
 
+use core::cell::Cell;
+
 use turnstile_x86insn::walk::{self, Failure, Intent, Paging, locate, translate};
 
 use super::bus;
@@ -22,6 +24,30 @@ const CS: u8 = 1;
 const SS: u8 = 2;
 pub(super) const DS: u8 = 3;
 const FS: u8 = 4;
+
+/// Why an instruction is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// The guest takes an exception.
+    Fault(Exception),
+    /// The pool has no block for memory that it names: it is executed again.
+    Dry,
+}
+
+impl From<Exception> for Failed {
+    fn from(exception: Exception) -> Self {
+        Self::Fault(exception)
+    }
+}
+
+impl Failed {
+    /// Lets the guest take the exception, if it is one. Nothing of the instruction has been done.
+    pub fn inject(self, vmcb: &mut Vmcb) {
+        if let Self::Fault(exception) = self {
+            exception.inject(vmcb);
+        }
+    }
+}
 
 /// The guest's page tables in its RAM.
 pub(super) struct Tables<'a>(pub &'a GuestRam);
@@ -45,6 +71,27 @@ impl walk::Memory for Tables<'_> {
                 user::exchange_u32(host, entry as u32, (entry | bits) as u32) == entry as u32
             }
         }
+    }
+}
+
+/// The same, which notes whether the pool had no block for an entry.
+struct Watched<'a> {
+    tables: Tables<'a>,
+    dry: Cell<bool>,
+}
+
+impl walk::Memory for Watched<'_> {
+    #[inline] // As above, of data.
+    fn read(&self, address: u64, size: u8) -> Option<u64> {
+        let entry = self.tables.read(address, size);
+        if entry.is_none() {
+            self.dry.set(self.tables.0.is_dry(address, size.into()));
+        }
+        entry
+    }
+
+    fn set_bits(&self, address: u64, size: u8, entry: u64, bits: u64) -> bool {
+        self.tables.set_bits(address, size, entry, bits)
     }
 }
 
@@ -225,35 +272,37 @@ pub(super) struct Access<'a> {
 
 impl Access<'_> {
     /// The physical addresses of `size` bytes: in one page, or in two with the bytes in the first.
-    fn places(
-        &mut self,
-        number: u8,
-        offset: u64,
-        size: u8,
-        write: bool,
-    ) -> Result<[(u64, u8); 2], Exception> {
+    fn places(&mut self, number: u8, offset: u64, size: u8, write: bool) -> Result<[(u64, u8); 2], Failed> {
         let linear = linear(self.vmcb, number, offset, size, write)?;
         let first = (PAGE - linear % PAGE).min(size.into()) as u8;
         let begin = self.physical(linear, write)?;
         let rest = size - first;
         let second = wrap(self.vmcb, linear.wrapping_add(first.into()));
         let next = if rest == 0 { 0 } else { self.physical(second, write)? };
-        Ok([(begin, first), (next, rest)])
+        let places = [(begin, first), (next, rest)];
+        let ram = &self.vcpu.vm.life().ram;
+        let is_dry = |(address, size): &(u64, u8)| ram.is_dry(*address, (*size).into());
+        // Before anything is done that cannot be done again.
+        if ram.pooled().is_some() && places.iter().any(is_dry) {
+            return Err(Failed::Dry);
+        }
+        Ok(places)
     }
 
-    fn physical(&self, linear: u64, write: bool) -> Result<u64, Exception> {
+    fn physical(&self, linear: u64, write: bool) -> Result<u64, Failed> {
         let intent = if write { Intent::Write } else { Intent::Read };
-        let tables = Tables(&self.vcpu.vm.life().ram);
+        let tables = Watched { tables: Tables(&self.vcpu.vm.life().ram), dry: Cell::new(false) };
         translate(&data_paging(self.vmcb), &tables, linear, intent, self.vmcb.cpl() == 3).map_err(|failure| {
             match failure {
-                Failure::PageFault(code) => Exception::page_fault(linear, code),
-                Failure::Outside => Exception::PROTECTION,
+                Failure::PageFault(code) => Exception::page_fault(linear, code).into(),
+                Failure::Outside if tables.dry.get() => Failed::Dry,
+                Failure::Outside => Exception::PROTECTION.into(),
             }
         })
     }
 
     /// Reads at an offset in a segment.
-    pub fn load(&mut self, number: u8, offset: u64, size: u8) -> Result<u64, Exception> {
+    pub fn load(&mut self, number: u8, offset: u64, size: u8) -> Result<u64, Failed> {
         let [(begin, first), (next, rest)] = self.places(number, offset, size, false)?;
         let low = bus::read(self.vcpu, self.vmcb, begin, first);
         let high = if rest == 0 { 0 } else { bus::read(self.vcpu, self.vmcb, next, rest) };
@@ -261,12 +310,12 @@ impl Access<'_> {
     }
 
     /// Finds out whether an access to all bytes at an offset in a segment faults.
-    pub fn probe(&mut self, number: u8, offset: u64, size: u8, write: bool) -> Result<(), Exception> {
+    pub fn probe(&mut self, number: u8, offset: u64, size: u8, write: bool) -> Result<(), Failed> {
         self.places(number, offset, size, write).map(|_| ())
     }
 
     /// Writes at an offset in a segment.
-    pub fn store(&mut self, number: u8, offset: u64, size: u8, value: u64) -> Result<(), Exception> {
+    pub fn store(&mut self, number: u8, offset: u64, size: u8, value: u64) -> Result<(), Failed> {
         let [(begin, first), (next, rest)] = self.places(number, offset, size, true)?;
         bus::write(self.vcpu, self.vmcb, begin, first, value);
         if rest != 0 {

@@ -168,6 +168,9 @@ const RARE: Reasons = Reasons::FLUSH.union(Reasons::SERVICE);
 #[inline(never)] // As above.
 fn attend_to_rare(frame: &mut Frame, vcpu: &'static Vcpu, reasons: Reasons) {
     if reasons.contains(Reasons::FLUSH) {
+        // Memory has gone to others by whose addresses code was found, too.
+        vcpu.owned(|owned| owned.walks.clear());
+        vcpu.forget_bell();
         vcpu.with_vmcb(|vmcb| asid::renew(vcpu, vmcb));
     }
     if reasons.contains(Reasons::SERVICE) {

@@ -13,7 +13,7 @@ use turnstile_vm::lifecycle::Stop;
 use turnstile_x86insn::execute::{self, Machine, Progress};
 use turnstile_x86insn::operation::{Kind, Operation, Source};
 
-use super::access::{self, Access};
+use super::access::{self, Access, Failed};
 use super::bus::{self, Own};
 use super::crash::Crash;
 use super::keep::keep;
@@ -194,7 +194,7 @@ extern "C" fn left() -> u32 {
 fn touch_nothing<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let ([info, address], vcpu) = (vmcb.exit_info(), resident(frame));
     // What is RAM and faults may not be written, or is mapped by the full tier.
-    if info & (info::FETCH | info::WALK) != 0 || vcpu.vm.life().ram.place(address, 1).is_some() {
+    if info & (info::FETCH | info::WALK) != 0 || vcpu.vm.life().ram.contains(address, 1) {
         return Code::FULL;
     }
     if vcpu.vm.services().is_some() {
@@ -363,12 +363,12 @@ fn carry_out(instruction: &mut Instruction<'_>, operation: &Operation, write: bo
     match execute::execute(instruction, operation, write) {
         Ok(Progress::Next) => skip_to(instruction.access.vmcb, next),
         Ok(Progress::Again) => {}
-        Err(exception) => exception.inject(instruction.access.vmcb),
+        Err(failed) => failed.inject(instruction.access.vmcb),
     }
 }
 
 impl Machine for Instruction<'_> {
-    type Error = Exception;
+    type Error = Failed;
 
     fn register(&self, number: u8) -> u64 {
         self.frame.get(self.access.vmcb, number.into())
@@ -392,20 +392,20 @@ impl Machine for Instruction<'_> {
 
     fn write(&mut self, size: u8, value: u64) {
         // What faults though it is RAM is read-only: writes are lost, as those to a ROM are.
-        if self.access.vcpu.vm.life().ram.place(self.address, size.into()).is_none() {
+        if !self.access.vcpu.vm.life().ram.contains(self.address, size.into()) {
             bus::write(self.access.vcpu, self.access.vmcb, self.address, size, value);
         }
     }
 
-    fn load(&mut self, segment: u8, offset: u64, size: u8) -> Result<u64, Exception> {
+    fn load(&mut self, segment: u8, offset: u64, size: u8) -> Result<u64, Failed> {
         self.access.load(segment, offset, size)
     }
 
-    fn store(&mut self, offset: u64, size: u8, value: u64) -> Result<(), Exception> {
+    fn store(&mut self, offset: u64, size: u8, value: u64) -> Result<(), Failed> {
         self.access.store(access::ES, offset, size, value)
     }
 
-    fn probe(&mut self, segment: u8, offset: u64, size: u8, write: bool) -> Result<(), Exception> {
+    fn probe(&mut self, segment: u8, offset: u64, size: u8, write: bool) -> Result<(), Failed> {
         self.access.probe(segment, offset, size, write)
     }
 }

@@ -115,6 +115,9 @@ pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, next
         read(vmcb, vcpu, number).map(|value| frame.set_pair(vmcb, value))
     } else {
         let value = frame.pair(vmcb);
+        if vcpu.vm.life().ram.pooled().is_some() && kvm::is_dry(vcpu, number, value) {
+            return;
+        }
         write(frame, vmcb, vcpu, number, value)
     };
     match result {
@@ -189,7 +192,7 @@ fn write_emulated(
         Emulated::Efer => return write_efer(vmcb, vcpu, value),
         Emulated::ApicBase => {
             let ram = &vcpu.vm.life().ram;
-            let is_free = |page| page < 1 << crate::cpu::svm::physical_bits() && ram.place(page, 1).is_none();
+            let is_free = |page| page < 1 << crate::cpu::svm::physical_bits() && !ram.contains(page, 1);
             return with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_base(cx, value, is_free));
         }
         Emulated::TscDeadline => {

@@ -4,13 +4,12 @@
 use turnstile_exitstat::Event;
 use turnstile_x86insn::decode::Prefixes;
 
-use super::access::{self, Access};
+use super::access::{self, Access, Failed};
 use super::keep::keep;
 use super::tier::{Code, control, executed_to};
 use super::{pci, service};
 use crate::cpu::regs::flags;
 use crate::cpu::svm::Vmcb;
-use crate::cpu::svm::event::Exception;
 use crate::vcpu::frame::{Frame, number, resident};
 use crate::vcpu::irq;
 use crate::vcpu::next::{Next, skip_to};
@@ -275,7 +274,7 @@ impl Strings {
     }
 
     /// Moves one element.
-    fn element(&self, frame: &mut Frame, access: &mut Access<'_>) -> Result<(), Exception> {
+    fn element(&self, frame: &mut Frame, access: &mut Access<'_>) -> Result<(), Failed> {
         let (port, offset) = (self.port, frame.get(access.vmcb, self.index) & self.addresses);
         let found = service::at_port(access.vcpu, port.number());
         if port.is_read() {
@@ -327,8 +326,8 @@ fn string(frame: &mut Frame, mut access: Access<'_>, port: Port, next: u64) {
     let mut done = 0;
     // A service may take its time for each: what else this CPU has to do comes between them.
     while done < most && (done == 0 || !access.vcpu.attention.is_pending()) {
-        if let Err(exception) = strings.element(frame, &mut access) {
-            return exception.inject(access.vmcb);
+        if let Err(failed) = strings.element(frame, &mut access) {
+            return failed.inject(access.vmcb);
         }
         done += 1;
     }

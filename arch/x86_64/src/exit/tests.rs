@@ -4,12 +4,12 @@
 mod cr8;
 mod demand;
 mod msr;
+mod pool;
 mod resets;
 mod speculation;
 
 use std::vec::Vec;
 
-use turnstile_paging::{Blocks, Nested};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::OnCrash;
 
@@ -55,17 +55,12 @@ fn machine_of_ram(kvm: u32, ports: &'static [(u16, u16)]) -> (&'static Vcpu, Fra
     let skip = ram.as_ptr().align_offset(4096);
     let ram = &mut ram[skip..skip + RAM];
     let piece = Piece { guest: 0, size: RAM as u64, host: ram.as_ptr() as u64 };
-    let (vcpu, frame, vmcb) = machine_of(piece, None, kvm, ports);
+    let (vcpu, frame, vmcb) = machine_of(GuestRam::new([piece].into_iter()), kvm, ports);
     (vcpu, frame, vmcb, ram)
 }
 
 /// The same with RAM of the caller's.
-fn machine_of(
-    piece: Piece,
-    blocks: Option<Blocks<Nested>>,
-    kvm: u32,
-    ports: &'static [(u16, u16)],
-) -> (&'static Vcpu, Frame, Vmcb) {
+fn machine_of(ram: GuestRam, kvm: u32, ports: &'static [(u16, u16)]) -> (&'static Vcpu, Frame, Vmcb) {
     fakes::reset();
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(VmParts {
         id: 0,
@@ -79,11 +74,6 @@ fn machine_of(
     })));
     let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None)));
     vm.set_vcpus(vec![vcpu]);
-    let ram = GuestRam::new([piece].into_iter());
-    let ram = match blocks {
-        Some(blocks) => ram.on_demand(blocks),
-        None => ram,
-    };
     vm.prepare(0, ram, BootState::default());
     vm.lifecycle.start();
     let mut vmcb = Vmcb::new();

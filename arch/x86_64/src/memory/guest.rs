@@ -3,7 +3,9 @@
 
 use arrayvec::ArrayVec;
 use turnstile_arch_common::crew::Crew;
+use turnstile_arch_common::demand::Backing;
 use turnstile_arch_common::memory::{MIB, PAGE};
+use turnstile_arch_common::pooled::{Pooled, parts};
 use turnstile_paging::{FrameRange, Nested, NestedAttributes, PageTable, PhysAddr, whole_blocks};
 
 use super::host::{Error, Memory, Pool, with};
@@ -16,6 +18,7 @@ const GAP: u64 = 2 * MIB;
 
 /// What was allocated for one or more pieces.
 type Chunks = ArrayVec<FrameRange, MAX_PIECES>;
+type Pieces = ArrayVec<Piece, MAX_PIECES>;
 
 /// The memory of one VM and its nested page tables.
 pub struct GuestMemory {
@@ -25,26 +28,26 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Allocates the RAM of a VM. Clears it and maps it with the largest pages that fit, or prepares it to be cleared and mapped on
-    /// demand. The `crew` clears, which `call` calls.
+    /// Allocates the RAM of a VM. Clears it and maps it with the largest pages that fit, or prepares it to be cleared and mapped when it is
+    /// touched. What is no whole block is cleared and mapped in any case. The `crew` clears, which `call` calls.
     /// `pieces` are guest physical addresses and sizes, in ascending order, at most [`MAX_PIECES`].
     ///
     /// # Errors
     /// When there is not enough memory.
     pub fn new(
         pieces: &[(u64, u64)],
-        on_demand: bool,
+        backing: Backing,
         (crew, call): (&Crew, &dyn Fn()),
     ) -> Result<Self, Error> {
         with(|m| {
             let mut chunks = Chunks::new();
-            let made = place(m, pieces, &mut chunks).and_then(|ram| Ok((build(m, &ram, on_demand)?, ram)));
-            match made {
-                Ok((table, ram)) if on_demand => {
-                    let ram = ram.on_demand(table.blocks());
-                    Ok(Self { chunks, ram, table })
-                }
-                Ok((table, ram)) => Ok(Self { chunks, ram, table }),
+            let placed = match backing {
+                Backing::Pool(_) => place_edges(m, pieces, &mut chunks),
+                Backing::AtStart | Backing::OnDemand => place(m, pieces, &mut chunks),
+            };
+            let made = placed.map(|pieces| GuestRam::new(pieces.into_iter()));
+            match made.and_then(|ram| Ok((build(m, &ram, backing)?, ram))) {
+                Ok((table, ram)) => Ok(Self { chunks, ram: backed(ram, backing, &table), table }),
                 Err(error) => {
                     free(m, &chunks)?;
                     Err(error)
@@ -56,7 +59,7 @@ impl GuestMemory {
 
     /// Clears all of it that is mapped: this VM sees nothing that anybody had there before.
     fn scrub(&self, crew: &Crew, call: &dyn Fn()) {
-        for piece in self.ram.pieces() {
+        for piece in self.ram.pieces().iter().filter(|piece| piece.host != Piece::FROM_POOL) {
             let later = match self.ram.is_on_demand() {
                 true => whole_blocks(piece.guest, PhysAddr(piece.host), piece.size),
                 false => piece.guest..piece.guest,
@@ -73,11 +76,18 @@ impl GuestMemory {
     /// Copies `bytes` to a guest physical address; ignored outside the memory.
     ///
     /// # Errors
-    /// None: as on other architectures, where the range has to be mapped.
+    /// When the pool that it comes from has not enough.
     pub fn load(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        if let Some(host) = self.ram.host(address, bytes.len() as u64) {
-            // SAFETY: the RAM of this VM, which is stopped: only its owner gets here, by `&mut`.
-            unsafe { user::copy_to(host, bytes) };
+        let mut left = bytes;
+        for (part, size) in parts(address, bytes.len() as u64) {
+            let (now, later) = left.split_at(left.len().min(size as usize));
+            if let Some(host) = self.ram.host(part, size) {
+                // SAFETY: the RAM of this VM, which is stopped: only its owner gets here, by `&mut`.
+                unsafe { user::copy_to(host, now) };
+            } else if self.ram.is_dry(part, size) {
+                return Err(Error::PoolEmpty);
+            }
+            left = later;
         }
         Ok(())
     }
@@ -129,6 +139,9 @@ impl GuestMemory {
     /// # Errors
     /// When the allocator's books do not allow it.
     pub fn release(self) -> Result<(), Error> {
+        // SAFETY: nobody has the tables or an ASID that used them any more, by the caller's promise: so nobody reaches what they map, and the
+        // exits of the life that is over were the last that kept addresses.
+        unsafe { self.ram.release() };
         with(|m| {
             self.table.free_all(&mut Pool::new(&mut m.frames.arena));
             free(m, &self.chunks)
@@ -143,9 +156,49 @@ fn free(m: &mut Memory, chunks: &Chunks) -> Result<(), Error> {
     Ok(())
 }
 
+/// Says of RAM what is behind it.
+fn backed(ram: GuestRam, backing: Backing, table: &PageTable<Nested>) -> GuestRam {
+    match backing {
+        Backing::AtStart => ram,
+        Backing::OnDemand => ram.on_demand(table.blocks()),
+        Backing::Pool(pool) => {
+            let end = ram.pieces().last().map_or(0, |piece| piece.guest + piece.size);
+            ram.from_pool(Pooled::new(table.blocks(), pool, end))
+        }
+    }
+}
+
+/// Allocates memory for what is no whole block of the pieces. The blocks come from a pool: they are pieces of their own.
+fn place_edges(m: &mut Memory, pieces: &[(u64, u64)], chunks: &mut Chunks) -> Result<Pieces, Error> {
+    let mut edges: ArrayVec<(u64, u64), MAX_PIECES> = ArrayVec::new();
+    let mut whole: ArrayVec<Piece, MAX_PIECES> = ArrayVec::new();
+    for (guest, size) in pieces.iter().copied() {
+        let blocks = whole_blocks(guest, PhysAddr(guest), size);
+        let (edge, end) = match blocks.is_empty() {
+            true => (guest..guest + size, guest + size..guest + size),
+            false => (guest..blocks.start, blocks.end..guest + size),
+        };
+        for part in [edge, end].into_iter().filter(|part| !part.is_empty()) {
+            let size = part.end - part.start;
+            edges.try_push((part.start, size)).map_err(|_| Error::NoGuestMemory(size))?;
+        }
+        if !blocks.is_empty() {
+            let size = blocks.end - blocks.start;
+            let piece = Piece { guest: blocks.start, size, host: Piece::FROM_POOL };
+            whole.try_push(piece).map_err(|_| Error::NoGuestMemory(size))?;
+        }
+    }
+    let mut placed = place(m, &edges, chunks)?;
+    for piece in whole {
+        placed.try_push(piece).map_err(|_| Error::NoGuestMemory(piece.size))?;
+    }
+    placed.sort_unstable_by_key(|piece| piece.guest);
+    Ok(placed)
+}
+
 /// Allocates memory for all pieces.
-fn place(m: &mut Memory, pieces: &[(u64, u64)], chunks: &mut Chunks) -> Result<GuestRam, Error> {
-    let mut placed: ArrayVec<Piece, MAX_PIECES> = ArrayVec::new();
+fn place(m: &mut Memory, pieces: &[(u64, u64)], chunks: &mut Chunks) -> Result<Pieces, Error> {
+    let mut placed = Pieces::new();
     let mut rest = pieces;
     while let Some((first, others)) = rest.split_first() {
         let near = |pair: &[(u64, u64)]| pair[1].0.saturating_sub(pair[0].0 + pair[0].1) < GAP;
@@ -160,7 +213,7 @@ fn place(m: &mut Memory, pieces: &[(u64, u64)], chunks: &mut Chunks) -> Result<G
         }
         rest = further;
     }
-    Ok(GuestRam::new(placed.into_iter()))
+    Ok(placed)
 }
 
 /// Allocates a chunk, aligned so that the largest pages fit if that is possible.
@@ -172,13 +225,14 @@ fn allocate(m: &mut Memory, guest: u64, size: u64) -> Result<FrameRange, Error> 
 }
 
 /// Builds the nested page tables of the RAM.
-fn build(m: &mut Memory, ram: &GuestRam, on_demand: bool) -> Result<PageTable<Nested>, Error> {
+fn build(m: &mut Memory, ram: &GuestRam, backing: Backing) -> Result<PageTable<Nested>, Error> {
     let format = m.nested;
     let mut pool = Pool::new(&mut m.frames.arena);
     let mut table = PageTable::new(format, &mut pool)?;
     for piece in ram.pieces() {
         let host = PhysAddr(piece.host);
-        let made = match on_demand {
+        let later = matches!(backing, Backing::OnDemand) || piece.host == Piece::FROM_POOL;
+        let made = match later {
             true => table.map_on_demand(&mut pool, piece.guest, host, piece.size, NestedAttributes::RAM),
             false => table.map(&mut pool, piece.guest, host, piece.size, NestedAttributes::RAM),
         };

@@ -16,11 +16,14 @@ mod tables;
 pub mod user;
 
 #[cfg(target_os = "none")]
+pub use turnstile_arch_common::demand::Backing;
+
+#[cfg(target_os = "none")]
 pub use guest::GuestMemory;
 #[cfg(target_os = "none")]
 pub use host::{
     Error, NestedTables, Plan, free_bytes, gigabyte_pages, has_smap, init, map_registers, pages,
-    physical_bits, root, stack,
+    physical_bits, pool, root, stack,
 };
 pub use ram::{GuestRam, MAX_PIECES, Piece};
 pub use tables::with_tables;

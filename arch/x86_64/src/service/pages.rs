@@ -107,14 +107,15 @@ impl Pages {
         guest.checked_sub(WINDOWS_AT).filter(|offset| *offset < REACH).map(|offset| WINDOWS + offset)
     }
 
-    /// Maps the block that is so many bytes behind the beginning of a window that is mapped on demand. False if it has no place.
+    /// Maps the block that is so many bytes behind the beginning of a window that is mapped on demand, and that is at `host`. False if it has
+    /// no place.
     ///
     /// # Safety
     /// The block is cleared.
-    pub unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+    pub unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool {
         let guest = (window.address - WINDOWS).saturating_add(WINDOWS_AT + offset);
         // SAFETY: the caller's promise.
-        unsafe { self.nested.lock().supply(guest, window.host + offset, attributes(window)) }
+        unsafe { self.nested.lock().supply(guest, host, attributes(window)) }
     }
 
     /// Unmaps the windows of a member. The caller sees to the TLBs.
@@ -386,9 +387,9 @@ pub(super) mod tests {
         pages.attach(0, &mut windows).unwrap();
         assert_eq!(parts(&pages).len(), own, "none");
         // SAFETY: nothing translates.
-        assert!(unsafe { pages.supply(&windows[0], BLOCK + 0x1234) });
+        assert!(unsafe { pages.supply(&windows[0], BLOCK + 0x1234, 0x5020_0000) });
         let place = WINDOWS_AT + 0x3040_0000;
-        assert_eq!(parts(&pages)[own..], [(place, 0x7040_0000, BLOCK, NestedAttributes::DATA)]);
+        assert_eq!(parts(&pages)[own..], [(place, 0x5020_0000, BLOCK, NestedAttributes::DATA)]);
         assert_eq!(Pages::address(place + 8), Some(windows[0].address + BLOCK + 8));
         assert_eq!([WINDOWS_AT - 1, WINDOWS_AT + REACH].map(Pages::address), [None; 2]);
         pages.detach(0);

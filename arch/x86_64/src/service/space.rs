@@ -223,10 +223,10 @@ impl turnstile_arch_common::service::Space for Space {
         })
     }
 
-    unsafe fn supply(&self, window: &Window, offset: u64) -> bool {
+    unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool {
         // What was not there is in no TLB (APM vol. 2, 5.5.2). No barrier: the walker of this CPU sees its stores.
         // SAFETY: the caller's promise.
-        unsafe { self.pages.supply(window, offset) }
+        unsafe { self.pages.supply(window, offset, host) }
     }
 
     unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {

@@ -85,7 +85,7 @@ pub(crate) struct Place(pub(crate) NonZeroU64);
 impl Place {
     /// Finds `size` bytes at a guest physical address.
     pub(crate) fn find(ram: &GuestRam, address: u64, size: u64) -> Option<Self> {
-        ram.host(address, size).and_then(NonZeroU64::new).map(Self)
+        ram.host_to_keep(address, size).and_then(NonZeroU64::new).map(Self)
     }
 }
 

@@ -2,8 +2,9 @@
 //! Walks through a guest's page tables to code that accesses devices, so that an access need not walk them again.
 //!
 //! A walk that was done before is used only if it would be the same: each entry that it goes through is read again, where it is in
-//! the machine's memory, and compared. So nothing has to be forgotten when a guest changes its tables. Where the memory is does
-//! not change in a life of a VM; what one life has noted is forgotten when the next one begins.
+//! the machine's memory, and compared. So nothing has to be forgotten when a guest changes its tables. What one life of a VM has noted is
+//! forgotten when the next one begins. Where the memory is changes in a life only when some is given back to a pool: then it is forgotten, too,
+//! before the vCPU goes on.
 
 use alloc::boxed::Box;
 use alloc::vec;

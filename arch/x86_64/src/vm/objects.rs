@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::cell::UnsafeCell;
-use core::ops::Deref;
+use core::ops::{Deref, Range};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use spin::Once;
@@ -14,7 +14,7 @@ use turnstile_arch_common::time::Uptime;
 use turnstile_arch_common::vm::ForLife;
 use turnstile_exitstat::Page;
 use turnstile_vapic::Mailbox;
-use turnstile_vm::attention::Attention;
+use turnstile_vm::attention::{Attention, Reasons};
 use turnstile_vm::lifecycle::{OnCrash, Phase};
 use turnstile_vm::startup::Startup;
 use turnstile_x86policy::features::kvm as feature;
@@ -167,14 +167,25 @@ impl Vm {
         self.life.get()
     }
 
-    /// Clears and maps the block that a service of the VM has touched, as at a touch of its own. From [`Vm::prepare`] until its memory is
-    /// given back.
+    /// Clears and maps the block that a service of the VM has touched, as at a touch of its own; returns where it is. From [`Vm::prepare`]
+    /// until its memory is given back.
+    ///
+    /// # Errors
+    /// What has become of the touch, if it is not mapped yet.
     #[allow(
         clippy::redundant_closure,
         reason = "one of its own, so that the guest's touches have theirs inlined"
     )]
-    pub fn reach(&self, address: u64) -> Touch {
+    pub fn reach(&self, address: u64) -> Result<u64, Touch> {
         self.life().ram.reach(address, || lapic::is_pending())
+    }
+
+    /// Gives whole blocks of its memory back to the pool that they came from, but those that the hypervisor keeps addresses of; returns how
+    /// many. For who came out last in a pause, while all vCPUs are out, when no service reaches these blocks any more.
+    pub fn give_back(&self, blocks: Range<u64>) -> u64 {
+        // No vCPU enters its guest before it has another ASID: so it uses no translation that its CPU still has.
+        // SAFETY: the caller's promise; and what is kept of addresses beyond an exit is pinned, or forgotten with the ASID.
+        unsafe { self.life().ram.give_back(blocks, || self.raise_all(Reasons::FLUSH)) }
     }
 
     /// Says whether its guest is offered a feature of KVM's interface.

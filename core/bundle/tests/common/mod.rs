@@ -55,7 +55,13 @@ pub fn read_damaged(blob: &[u8], behind: &[u8], words: &[u32]) -> u32 {
             sign(&mut changed);
             if let Ok(bundle) = Bundle::parse(&changed) {
                 read += 1;
-                let again = write_with(bundle.vms(), bundle.services(), bundle.disks(), bundle.ports());
+                let again = write_with(
+                    bundle.vms(),
+                    bundle.services(),
+                    bundle.disks(),
+                    bundle.ports(),
+                    bundle.pool(),
+                );
                 assert!(again.is_ok(), "word {word:#x} at {at}");
             }
         }

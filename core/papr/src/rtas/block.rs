@@ -8,6 +8,8 @@ use crate::Memory;
 const MOST: usize = 16;
 /// Words before the arguments.
 const HEAD: usize = 3;
+/// The most bytes of a block.
+pub(super) const SIZE: u64 = 4 * (HEAD + MOST) as u64;
 /// The address bits of a guest: the highest four say nothing.
 const ADDRESS: u64 = (1 << 60) - 1;
 

@@ -29,7 +29,7 @@ use crate::arch::exit::full::Crash;
 use crate::arch::irq;
 use crate::arch::memory::flash::Access;
 use crate::arch::memory::stolen::{Records, StolenTime};
-use crate::arch::memory::{self, GuestMemory};
+use crate::arch::memory::{self, Backing, GuestMemory};
 use crate::arch::service::Window;
 use crate::arch::state::{common, pmu};
 use crate::arch::vm::{Thread, Vm, VmParts};
@@ -122,7 +122,7 @@ pub fn message(vm: &'static Vm, address: u64, data: u64) -> bool {
 /// When there is not enough.
 pub fn storage(size: u64, image: &[u8]) -> Result<u64, Error> {
     // Nobody runs in it: its tables are never used.
-    let mut memory = GuestMemory::new(0, size, IPA_BITS, false, (&Crew::new(), &|| ()))?;
+    let mut memory = GuestMemory::new(0, size, IPA_BITS, Backing::AtStart, (&Crew::new(), &|| ()))?;
     memory.load(0, image)?;
     memory.finish_loading();
     Ok(ManuallyDrop::new(memory).base())
@@ -246,9 +246,8 @@ impl Machine {
     /// When they do not fit; nothing is kept then.
     pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, psci::Start), Error> {
         let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
-        let on_demand = self.spec.mapping == Mapping::OnDemand;
         let ram = self.chosen.map.map().ram_base;
-        let memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, on_demand, crew)?;
+        let memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, shared::backing(&self.spec), crew)?;
         cleared();
         shared::filled(memory, |memory| self.fill(vm, memory))
     }
@@ -257,15 +256,17 @@ impl Machine {
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: psci::Start) {
         vm.reset_interrupts();
         self.flash.reset(vm, memory);
-        vm.prepare(memory.vtcr(), memory.tables(), memory.on_demand());
+        vm.prepare(memory.vtcr(), memory.tables(), memory.later());
         vm.psci.reset(start);
     }
 
     /// Returns where the VM's RAM is.
     pub fn ram(&self, memory: &GuestMemory) -> Vec<Window> {
         let (guest, size) = (self.chosen.map.map().ram_base, self.spec.memory);
-        let on_demand = memory.on_demand().is_some();
-        vec![Window { guest, host: memory.base(), size, on_demand, ..Window::default() }]
+        let on_demand = memory.comes_later();
+        // Of blocks of a pool that are anywhere, what decides how large the pages may be that lead to them.
+        let host = if self.spec.mapping == Mapping::FromPool { guest } else { memory.base() };
+        vec![Window { guest, host, size, on_demand, ..Window::default() }]
     }
 
     fn fill(&self, vm: &Vm, memory: &mut GuestMemory) -> Result<psci::Start, Error> {

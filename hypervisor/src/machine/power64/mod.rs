@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::ManuallyDrop;
 
-use turnstile_bundle::{Machine as Kind, Mapping, Pseries, Schedule, ServiceDevice, VmSpec};
+use turnstile_bundle::{Machine as Kind, Pseries, Schedule, ServiceDevice, VmSpec};
 use turnstile_machine::Functions;
 use turnstile_machine::pseries::boot::{self, BootError, Partition};
 use turnstile_machine::pseries::{Interrupts, PCI, SERVICE, TERMINAL_SOURCE, pci_bars};
@@ -22,7 +22,7 @@ use crate::arch::boot::{Host, NO_INPUT};
 use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
 use crate::arch::irq::{self, Board, Presentation, Window};
-use crate::arch::memory::{self, GuestMemory};
+use crate::arch::memory::{self, Backing, GuestMemory};
 use crate::arch::service;
 use crate::arch::time;
 use crate::arch::vm::Thread;
@@ -93,7 +93,7 @@ pub fn message(vm: &'static Vm, address: u64, data: u64) -> bool {
 /// When there is not enough.
 pub fn storage(size: u64, image: &[u8]) -> Result<u64, Error> {
     // Nobody runs in it: its tables are never used.
-    let mut memory = GuestMemory::new(size, false, (&Crew::new(), &|| ()))?;
+    let mut memory = GuestMemory::new(size, Backing::AtStart, (&Crew::new(), &|| ()))?;
     memory.load(0, image)?;
     Ok(ManuallyDrop::new(memory).base())
 }
@@ -175,7 +175,7 @@ impl Machine {
         let partition =
             Partition { threads: self.threads, interrupts: self.interrupts, timebase: time::frequency() };
         let plan = boot::plan(&shared::source(spec, self.functions), &partition).map_err(Error::Boot)?;
-        let memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand, crew)?;
+        let memory = GuestMemory::new(spec.memory, shared::backing(spec), crew)?;
         cleared();
         shared::filled(memory, |memory| {
             self.fill(memory, &plan)?;
@@ -230,13 +230,13 @@ impl Machine {
     /// Returns where the VM's RAM is.
     pub fn ram(&self, memory: &GuestMemory) -> Vec<service::Window> {
         let (host, size) = (memory.base(), memory.ram().size());
-        let on_demand = memory.ram().is_on_demand();
+        let on_demand = memory.ram().comes_later();
         vec![service::Window { host, size, on_demand, ..service::Window::default() }]
     }
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: BootState) {
-        vm.prepare(memory.tables(), *memory.ram(), start);
+        vm.prepare(memory.tables(), memory.ram().clone(), start);
     }
 }
 

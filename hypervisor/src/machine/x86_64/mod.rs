@@ -9,9 +9,7 @@ use core::cmp::Reverse;
 use core::fmt;
 use core::mem::ManuallyDrop;
 
-use turnstile_bundle::{
-    Apic, Machine as Kind, Mapping, Paravirt, Pc, Schedule, ServiceDevice, TripleFault, VmSpec,
-};
+use turnstile_bundle::{Apic, Machine as Kind, Paravirt, Pc, Schedule, ServiceDevice, TripleFault, VmSpec};
 use turnstile_machine::Functions;
 use turnstile_machine::pc;
 use turnstile_machine::pc::boot::{self, BootError, Start};
@@ -23,7 +21,7 @@ use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
 use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
-use crate::arch::memory::{self, GuestMemory, Piece};
+use crate::arch::memory::{self, Backing, GuestMemory, Piece};
 use crate::arch::service::Window;
 use crate::arch::state::start::{BootState, Mode};
 use crate::arch::vm::Thread;
@@ -95,7 +93,7 @@ pub fn message(vm: &'static Vm, address: u64, data: u64) -> bool {
 /// When there is not enough.
 pub fn storage(size: u64, image: &[u8]) -> Result<u64, Error> {
     // Nobody runs in it: its tables are never used.
-    let mut memory = GuestMemory::new(&[(0, size)], false, (&Crew::new(), &|| ()))?;
+    let mut memory = GuestMemory::new(&[(0, size)], Backing::AtStart, (&Crew::new(), &|| ()))?;
     memory.load(0, image)?;
     Ok(ManuallyDrop::new(memory).base())
 }
@@ -165,7 +163,7 @@ impl Machine {
         let spec = &self.spec;
         let source = shared::source(spec, self.functions);
         let plan = boot::plan(&source).map_err(Error::Boot)?;
-        let memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand, crew)?;
+        let memory = GuestMemory::new(&pc::ram(spec.memory), shared::backing(spec), crew)?;
         cleared();
         shared::filled(memory, |memory| {
             for load in &plan.loads {
@@ -217,12 +215,16 @@ impl Machine {
 
     /// Returns where the VM's RAM is, the largest piece first: services look there first.
     pub fn ram(&self, memory: &GuestMemory) -> Vec<Window> {
-        let window = |piece: &Piece| Window {
-            guest: piece.guest,
-            host: piece.host,
-            size: piece.size,
-            on_demand: memory.ram().is_on_demand(),
-            ..Window::default()
+        let window = |piece: &Piece| {
+            let is_pooled = piece.host == Piece::FROM_POOL;
+            Window {
+                guest: piece.guest,
+                // Of blocks that are anywhere, what decides how large the pages may be that lead to them.
+                host: if is_pooled { piece.guest } else { piece.host },
+                size: piece.size,
+                on_demand: is_pooled || memory.ram().is_on_demand(),
+                ..Window::default()
+            }
         };
         let mut windows: Vec<Window> = memory.ram().pieces().iter().map(window).collect();
         windows.sort_by_key(|window| Reverse(window.size));

@@ -8,6 +8,7 @@ mod drives;
 mod entropy;
 mod machines;
 mod networks;
+mod pool;
 mod services;
 
 use std::path::Path;

@@ -11,6 +11,7 @@ use super::*;
 use crate::cpu::mode::Vhe;
 use crate::exit::wait::{attend, wait_for_start};
 use crate::irq::{Gic, PPI_VIRTUAL_TIMER};
+use crate::memory::demand::Later;
 use crate::service::Services;
 use crate::state::{Facility, SystemState};
 use crate::vcpu::facility;
@@ -130,7 +131,14 @@ fn in_its_life(vcpus: usize) -> (&'static Vm, Frame) {
     let registers = registers();
     registers.iter().chain(&RESIDENCE).for_each(|name| fakes::set(name, LEFT));
     fakes::set("CNTPCT_EL0", 1234);
-    vm.prepare(0x80, 0x4000, None);
+    // Between two lives.
+    assert!(vm.lifecycle.begin_stop(Stop::Reset));
+    for vcpu in 0..vcpus {
+        let _ = vm.lifecycle.acknowledge(vcpu);
+    }
+    vm.lifecycle.finish();
+    vm.prepare(0x80, 0x4000, Later::Nothing);
+    assert!(vm.lifecycle.start());
     (0..31).for_each(|n| frame.set(n, LEFT));
     TIMERS.into_iter().for_each(|timer| fakes::set(timer, 5));
     // SAFETY: the test has one thread.

@@ -28,7 +28,7 @@ fn what_a_service_misses_is_touched_for_its_vm_and_supplied() {
     let (service, world) = left_by(&[Step::Miss(0x1_3008), Step::Done(5, 0)]);
     assert_eq!(access(&service), 5);
     assert_eq!(said(world), ["touch 0: 12008"]);
-    assert_eq!(heard_later(&service), ["Read 0", "excuse", "supply 10000: 2008", "resume None"]);
+    assert_eq!(heard_later(&service), ["Read 0", "excuse", "supply 10000: 2008 at 7e00000", "resume None"]);
     assert_eq!(service.figures().crashes, 0);
 }
 
@@ -40,7 +40,10 @@ fn who_is_interrupted_while_it_clears_comes_again() {
     assert_eq!(unsafe { service.access(&READ, &mut Wanted(0)) }.value, 5);
     assert_eq!(said(world), ["touch 0: 10000", "touch 0: 10000"]);
     let heard = heard_later(&service);
-    assert_eq!(heard, ["Read 0", "excuse", "resume None", "excuse", "supply 10000: 0", "resume None"]);
+    assert_eq!(
+        heard,
+        ["Read 0", "excuse", "resume None", "excuse", "supply 10000: 0 at 7e00000", "resume None"]
+    );
 }
 
 #[test]

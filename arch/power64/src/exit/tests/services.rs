@@ -52,8 +52,8 @@ impl Outside for Nothing {
     }
     fn allow(&self, _: bool) {}
     fn unmask(&self) {}
-    fn touch(&self, _: usize, _: u64) -> Touch {
-        Touch::Foreign
+    fn touch(&self, _: usize, _: u64) -> Result<u64, Touch> {
+        Err(Touch::Foreign)
     }
 
     fn crashed(&self, _: u32, _: core::fmt::Arguments<'_>) {

@@ -189,9 +189,9 @@ fn a_window_on_demand_has_the_blocks_that_were_supplied() {
     unsafe { space.attach(1, &mut windows) }.unwrap();
     assert_eq!(mapped(), []);
     // SAFETY: as above.
-    assert!(unsafe { space.supply(&windows[0], BLOCK + 0x1238) });
+    assert!(unsafe { space.supply(&windows[0], BLOCK + 0x1238, 0x7020_0000) });
     let [(at, host, size, attributes)] = mapped()[..] else { panic!("{:?}", mapped()) };
-    assert_eq!((at, host, size), ((1 << 40) + 0x40_0000, 0x4040_0000, BLOCK));
+    assert_eq!((at, host, size), ((1 << 40) + 0x40_0000, 0x7020_0000, BLOCK));
     assert_eq!(attributes, PartitionAttributes { write: true, execute: false, device: false });
     // SAFETY: as above.
     unsafe { space.detach(1) };

@@ -122,9 +122,9 @@ fn protection_keys_are_the_guests() {
     assert_eq!(fakes::take_log(), [], "without CR4.PKE nobody asks for them");
     access.vmcb.set_cr4(cr4::PAE | cr4::PKE);
     assert_eq!(access.load(DS, 0x10, 4), Ok(0x1234));
-    assert_eq!(access.store(DS, 0x10, 4, 1), Err(Exception::page_fault(0x10, 1 << 5 | 1 << 1 | 1)));
+    assert_eq!(access.store(DS, 0x10, 4, 1), Err(Exception::page_fault(0x10, 1 << 5 | 1 << 1 | 1).into()));
     fakes::set("PKRU", 1 << 4);
-    assert_eq!(access.load(DS, 0x10, 4), Err(Exception::page_fault(0x10, 1 << 5 | 1)));
+    assert_eq!(access.load(DS, 0x10, 4), Err(Exception::page_fault(0x10, 1 << 5 | 1).into()));
     fakes::set("PKRU", !(3 << 4));
     assert_eq!(access.store(DS, 0x10, 4, 1), Ok(()), "the keys of other pages");
 }
@@ -138,7 +138,7 @@ fn a_probe_is_of_all_bytes_and_changes_nothing() {
     let before = ram[0x5000..0x7000].to_vec();
     let mut access = Access { vmcb: &mut vmcb, vcpu, monitor: monitor() };
     assert_eq!(access.probe(DS, 0xffc, 4, true), Ok(()));
-    let fault = Err(Exception::page_fault(0x1000, 1 << 1 | 1));
+    let fault = Err(Exception::page_fault(0x1000, 1 << 1 | 1).into());
     assert_eq!(access.probe(DS, 0xffd, 4, true), fault, "the last byte cannot be written");
     assert_eq!(access.probe(DS, 0xffd, 4, false), Ok(()));
     assert_eq!(ram[0x5000..0x7000], before);

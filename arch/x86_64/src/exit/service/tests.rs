@@ -62,8 +62,8 @@ impl Outside for Nothing {
     }
     fn allow(&self, _: bool) {}
     fn unmask(&self) {}
-    fn touch(&self, _: usize, _: u64) -> Touch {
-        Touch::Foreign
+    fn touch(&self, _: usize, _: u64) -> Result<u64, Touch> {
+        Err(Touch::Foreign)
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

@@ -16,7 +16,8 @@ fn a_first_touch_maps_its_block_by_a_light_exit() {
     let size = 4 * BLOCK;
     table.map_on_demand(&mut Heap, 0, PhysAddr(host), size, NestedAttributes::RAM).unwrap();
     let piece = Piece { guest: 0, size, host };
-    let (_, mut frame, mut vmcb) = machine_of(piece, Some(table.blocks()), 0, &[]);
+    let (_, mut frame, mut vmcb) =
+        machine_of(GuestRam::new([piece].into_iter()).on_demand(table.blocks()), 0, &[]);
     // A light exit does not fetch code that may reach into the next page: the test has no memory to fetch from.
     vmcb.set_rip(0xfff);
     let mut touch = |info, address| {

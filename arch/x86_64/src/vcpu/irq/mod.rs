@@ -57,6 +57,9 @@ pub(crate) fn external(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
     with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_line(cx, asserted));
 }
 
+/// Bytes of the word for paravirtual EOIs.
+pub(crate) const EOI_WORD: u64 = 4;
+
 /// Says whether the vCPU is offered paravirtual EOIs (KVM's feature leaf).
 fn has_pv_eoi(vcpu: &Vcpu) -> bool {
     const FEATURES: u32 = 0x4000_0001;
@@ -74,7 +77,7 @@ pub(crate) fn set_pv_eoi(vcpu: &'static Vcpu, vmcb: &mut Vmcb, value: u64) -> Re
     if !has_pv_eoi(vcpu) {
         return Err(Fault);
     }
-    let resolve = |address| vcpu.vm.life().ram.host(address, 4).and_then(NonZeroU64::new);
+    let resolve = |address| vcpu.vm.life().ram.host_to_keep(address, EOI_WORD).and_then(NonZeroU64::new);
     with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_pv_eoi(cx, value, resolve))
 }
 

@@ -9,7 +9,7 @@
 //! | `calls` | interprocessor interrupts to many, ending another vCPU's HLT |
 //!
 //! A guest has what its CPUID says; the rest is #GP, or an unknown call. An address is looked up once, when it is
-//! written: RAM of a VM stays where it is as long as it runs, and each life of a vCPU begins with everything off.
+//! written: RAM of a VM stays where it is as long as it runs, or is pinned there, and each life of a vCPU begins with everything off.
 
 mod calls;
 mod clock;
@@ -17,6 +17,7 @@ mod steal;
 #[cfg(test)]
 mod tests;
 
+use turnstile_pvclock::{ClockRecord, Request, StealRecord, WallClock, clock_request, steal_request};
 use turnstile_vapic::Fault;
 use turnstile_x86policy::features::kvm as feature;
 
@@ -70,6 +71,25 @@ pub(crate) fn read(vcpu: &'static Vcpu, number: u32) -> Result<u64, Fault> {
         STEAL_TIME => owned.kvm.steal.value,
         _ => owned.polling.allowed.into(),
     }))
+}
+
+/// Says whether a register is to name memory for which a pool has no block: it is written again, later.
+#[cold]
+#[inline(never)] // Not part of what others pay.
+pub(crate) fn is_dry(vcpu: &Vcpu, number: u32, value: u64) -> bool {
+    let ram = &vcpu.vm.life().ram;
+    if !vcpu.vm.offers(feature_of(number)) {
+        return false;
+    }
+    let (request, size) = match number {
+        OLD_WALL_CLOCK | WALL_CLOCK => (Some(Request::At(value)), WallClock::SIZE),
+        OLD_CLOCK | CLOCK => (clock_request(value), ClockRecord::SIZE),
+        STEAL_TIME => (steal_request(value), StealRecord::SIZE),
+        // Its address has the same form.
+        PV_EOI => (clock_request(value), irq::EOI_WORD),
+        _ => (None, 0),
+    };
+    matches!(request, Some(Request::At(address)) if ram.is_dry(address, size))
 }
 
 /// Writes a register of the interface.

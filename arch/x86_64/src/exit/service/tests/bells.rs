@@ -281,6 +281,16 @@ fn a_new_life_remembers_no_doorbell() {
     assert!(ringer.vcpu.bell_at(BELL).is_none());
 }
 
+/// It was found by addresses of memory that may be somebody else's by now.
+#[test]
+fn who_forgets_translations_remembers_no_doorbell() {
+    let mut ringer = Ringer::by_value();
+    assert!(ringer.vcpu.bell_at(BELL).is_some());
+    ringer.vcpu.attention.raise(turnstile_vm::attention::Reasons::FLUSH);
+    crate::exit::attend::attend(&mut ringer.frame, ringer.vcpu, crate::vm::monitor::monitor());
+    assert!(ringer.vcpu.bell_at(BELL).is_none());
+}
+
 #[test]
 fn who_rings_again_while_somebody_is_inside_goes_on_at_once() {
     let mut ringer = Ringer::by_value();
