@@ -21,7 +21,7 @@ fn vms_have_memory_from_a_pool() {
 #[test]
 fn pools_that_cannot_be() {
     let sized = |size: &str| format!("{}[pool]\nsize = \"{size}\"\n", pooled(""));
-    expect(&sized("129MiB"), &[("\"129MiB\"", "a pool cannot have 129 MiB", "a multiple of 2 MiB")]);
+    expect(&sized("129MiB"), &[("\"129MiB\"", "a pool cannot have 129MiB", "a multiple of 2MiB")]);
     expect(&format!("pool = 1\n{}", pooled("")), &[("1", "`pool` is a table", "write [pool]")]);
     expect(&format!("{MINIMAL}[pool]\n"), &[("pool", "the pool has no size", "below [pool]")]);
     expect(
@@ -30,7 +30,7 @@ fn pools_that_cannot_be() {
     );
     let memory = "\"128MiB\"";
     expect(&pooled(""), &[(memory, "comes from a pool, and there is none", "write [pool]")]);
-    expect(&sized("64MiB"), &[(memory, "`a` may have 128 MiB, and the pool has 64 MiB", "at most 64 MiB")]);
+    expect(&sized("64MiB"), &[(memory, "`a` may have 128MiB, and the pool has 64MiB", "at most 64MiB")]);
 }
 
 #[test]
