@@ -229,17 +229,26 @@ pub fn dearer(
     statistics: bool,
     document: &Document,
 ) -> Result<Vec<String>> {
+    let excesses = excesses(layout, platform, statistics, document)?;
+    Ok(excesses.into_iter().map(|excess| excess.row).collect())
+}
+
+fn excesses(
+    layout: &Layout,
+    platform: &Platform,
+    statistics: bool,
+    document: &Document,
+) -> Result<Vec<Excess>> {
     let figures: Vec<&Figure> = own(document, platform).collect();
     let budgets = Budgets::load(layout, platform.isa(), &platform.budgeted(statistics))?;
-    Ok(budgets.check(platform, &figures).into_iter().map(|excess| excess.row).collect())
+    Ok(budgets.check(platform, &figures))
 }
 
 /// Fails if Turnstile's rows cost more on a platform than they may, and shows which instructions are new. Rows without budgets fail
 /// on the platform on which all is measured.
 pub fn check(layout: &Layout, platform: &Platform, statistics: bool, document: &Document) -> Result<()> {
     let section = &platform.budgeted(statistics);
-    let figures: Vec<&Figure> = own(document, platform).collect();
-    let excesses = Budgets::load(layout, platform.isa(), section)?.check(platform, &figures);
+    let excesses = excesses(layout, platform, statistics, document)?;
     if excesses.is_empty() {
         return Ok(());
     }

@@ -259,7 +259,7 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         self.forward_plain::<M, true>(memories, memory, (port, &mut last), (&plain, None), now).map(Some)
     }
 
-    /// The same from a driver with one pair to one with several, where the packet's flow is to be known.
+    /// As [`Self::hand_over`], from a driver with one pair to one with several, where the packet's flow is to be known.
     #[cold]
     #[inline(never)] // The way from one pair to another one needs no more registers.
     fn hand_over_to_one<M: Transfer>(
