@@ -194,7 +194,7 @@ impl Guest {
     /// Returns what the VM does.
     pub fn state(&self) -> VmState {
         match self.is_running() {
-            true if self.vm.pause.holds() => VmState::Paused,
+            true if self.vm.pause.is_paused() => VmState::Paused,
             true => VmState::Running,
             false => VmState::Stopped,
         }
@@ -225,7 +225,7 @@ impl Guest {
     pub fn resume(&self) -> bool {
         let _life = self.beginning.lock();
         let _order = self.pausing.lock();
-        if !self.is_running() || !self.vm.pause.holds() {
+        if !self.is_running() || !self.vm.pause.is_paused() {
             return false;
         }
         // Before it is so: no VM is heard of that writes while it is paused. Telling takes its time, for which the clock stands, too.

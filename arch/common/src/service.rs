@@ -18,6 +18,7 @@ mod places;
 pub mod server;
 mod space;
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use alloc::boxed::Box;
@@ -34,7 +35,7 @@ use crate::relax;
 
 pub use self::device::Device;
 pub use self::members::Port;
-use self::members::{Member, Reached};
+use self::members::{Member, Reached, owners};
 use self::own::Own;
 pub use self::places::{DEVICE, Mapping, Places, SLOT, SLOTS};
 pub use self::space::{Idle, Left, Meanwhile, Outside, Over, Space, Storage, Typed, Window};
@@ -371,6 +372,41 @@ impl<S: Space> Service<S> {
         if self.is_shared && self.begins.load(Ordering::Relaxed) == RUNS {
             self.begins.store(CHANGED, Ordering::Relaxed);
         }
+    }
+
+    /// Does something while nobody reaches these whole blocks of a member's memory by this service, which is mapped on demand: nobody is inside, and
+    /// who is next misses them. For a VM that runs, none of whose vCPUs is in its guest or in an exit.
+    ///
+    /// Whoever takes blocks from several services is inside all of them at once. Two that do so would wait for each other without end, so
+    /// there is one at a time.
+    pub fn without<T>(&self, member: usize, guest: Range<u64>, act: impl FnOnce() -> T) -> T {
+        let act = || {
+            let members = self.members.lock();
+            let windows = members.get(member).map(|member| member.reached.windows.as_slice());
+            for window in windows.unwrap_or_default().iter().filter(|window| window.on_demand) {
+                let from = guest.start.saturating_sub(window.guest);
+                let to = guest.end.saturating_sub(window.guest).min(window.size);
+                if from < to {
+                    // SAFETY: inside the gate.
+                    unsafe { self.space.withdraw(window, from..to) };
+                }
+            }
+            drop(members);
+            act()
+        };
+        if let Some(own) = self.own.as_deref() {
+            return self.in_turn(own, act);
+        }
+        while !self.gate.enter() {
+            relax();
+        }
+        let done = act();
+        while let Some(pending) = self.gate.leave() {
+            // The VM runs: what has come meanwhile is not lost.
+            self.wanted.add(pending);
+            self.outside.call(1 << member | owners(pending));
+        }
+        done
     }
 
     /// Does something while nobody is inside. What waits meanwhile belongs to a life that is over; if others share the service it is

@@ -2,7 +2,7 @@
 //! A virtio memory balloon (virtio 1.2, section 5.5) as a pure model: pages that the driver gives and takes back, and reports of free pages.
 //!
 //! **Crash-only.** Pages are given up before the request is completed, and the driver uses none of them before: to give them up again does
-//! no harm.
+//! no harm. That may take longer than a call: then the request stays open, and whoever serves it asks again.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,10 @@ pub trait Pages {
     /// memory again, filled with zeroes.
     fn release(&mut self, address: u64, length: u64);
 
+    /// Says whether all that was released is gone, or will stay. The driver may use it as soon as its request is completed, so that
+    /// waits for this.
+    fn is_settled(&mut self) -> bool;
+
     /// The guest will use these again.
     fn reclaim(&mut self, address: u64, length: u64);
 }
@@ -55,6 +59,8 @@ pub struct Balloons {
     ring: Queue,
     /// The request that has begun.
     current: Option<Cursor>,
+    /// All of that was released, but not all of it is gone.
+    waits: bool,
     /// An interrupt that an earlier life may owe.
     owed: bool,
 }
@@ -62,7 +68,7 @@ pub struct Balloons {
 impl Balloons {
     /// Takes over a queue that the driver has enabled.
     pub const fn new(kind: Kind, layout: Layout, options: Options) -> Self {
-        Self { kind, ring: Queue::new(layout, options, BUFFERS), current: None, owed: false }
+        Self { kind, ring: Queue::new(layout, options, BUFFERS), current: None, waits: false, owed: false }
     }
 
     /// Takes up a queue that an earlier life of the device has left.
@@ -73,7 +79,12 @@ impl Balloons {
         options: Options,
     ) -> Result<Self, Violation> {
         let ring = Queue::resume(memory, layout, options, BUFFERS)?;
-        Ok(Self { kind, ring, current: None, owed: true })
+        Ok(Self { kind, ring, current: None, waits: false, owed: true })
+    }
+
+    /// Says whether a request waits for pages that are not gone yet. It goes on when it is served again.
+    pub const fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Does what the driver asks for, up to `most` pages or reports. `poison` is what free pages are filled with, if that was agreed on.
@@ -86,6 +97,7 @@ impl Balloons {
     ) -> Result<Turn, Violation> {
         let mut interrupt = core::mem::take(&mut self.owed);
         let mut left = most;
+        self.waits = false;
         self.ring.suppress(memory)?;
         loop {
             while let Some(fewer) = left.checked_sub(1) {
@@ -101,13 +113,21 @@ impl Balloons {
                     Kind::Report => report(&mut cursor, memory, pages, poison)?,
                     Kind::Inflate | Kind::Deflate => self.numbers(&mut cursor, memory, pages)?,
                 };
-                if !done {
+                self.waits = done && self.kind != Kind::Deflate && !pages.is_settled();
+                if !done || self.waits {
                     self.current = Some(cursor);
+                    if self.waits {
+                        break;
+                    }
                     continue;
                 }
                 self.ring.complete(memory, cursor.finish(), 0)?;
             }
             interrupt |= self.ring.publish(memory)?;
+            if self.waits {
+                // Whoever serves it comes back, so the driver need not notify.
+                return Ok(Turn { interrupt, again: false });
+            }
             if left == 0 || !self.ring.arm(memory)? {
                 return Ok(Turn { interrupt, again: left == 0 });
             }

@@ -10,15 +10,21 @@ use turnstile_virtio::ring::Options;
 
 const OPTIONS: Options = Options { indirect: true, event_idx: true };
 
-/// Pages that are not there.
+/// Pages that are not there, how many ranges of them came, and how often they are not gone yet when somebody asks.
 #[derive(Default)]
-struct Gone(BTreeSet<u64>, u64);
+struct Gone(BTreeSet<u64>, u64, u64);
 
 impl Pages for Gone {
     fn release(&mut self, address: u64, length: u64) {
         assert!(address.is_multiple_of(PAGE) && length.is_multiple_of(PAGE) && length != 0);
         self.1 += 1;
         self.0.extend((address..address + length).step_by(PAGE as usize));
+    }
+
+    fn is_settled(&mut self) -> bool {
+        let left = self.2.checked_sub(1);
+        self.2 = left.unwrap_or(0);
+        left.is_none()
     }
 
     fn reclaim(&mut self, address: u64, length: u64) {
@@ -58,6 +64,7 @@ proptest! {
                 let page = u64::from(*page) * PAGE;
                 if index == 0 { model.insert(page); } else { model.remove(&page); }
             }
+            gone.2 = random.below(4);
             loop {
                 ram.fuse.arm(random.below(40));
                 let turn = queues[index].serve(&ram, &mut gone, 0, 1 + random.below(4) as u32);
@@ -67,12 +74,13 @@ proptest! {
                     _ if blown => {
                         queues[index] = Balloons::resume(kinds[index], &ram, guest.ring.layout, OPTIONS).unwrap();
                     }
-                    Ok(turn) if !turn.again => break,
+                    Ok(turn) if !turn.again && !queues[index].waits() => break,
                     Ok(_) => {}
                     Err(violation) => panic!("{violation}"),
                 }
             }
             prop_assert_eq!(guest.take(&ram).len(), 1);
+            prop_assert!(index == 1 || gone.2 == 0, "completed before all is gone");
             prop_assert!(gone.0 == model);
         }
     }
@@ -91,6 +99,7 @@ proptest! {
         }
         let mut gone = Gone::default();
         for _ in 0..40 {
+            gone.2 = random.below(3);
             ram.disturb(random, 0x180);
             if queue.serve(&ram, &mut gone, 0, 10).is_err() {
                 queue = Balloons::resume(kind, &ram, guest.ring.layout, OPTIONS).unwrap();
@@ -132,4 +141,32 @@ fn whole_pages_that_are_free_are_released() {
     assert_eq!(report(0, at + 1, 0x2000), [at + 0x1000], "not what is beside it");
     assert_eq!(report(0, at + 1, 0x1ffe), []);
     assert_eq!(report(0xaa, at, 0x2000), [], "pages that come back are zero, not poison");
+}
+
+/// A report stays open until its pages are gone, over kills, too; what comes behind it waits.
+#[test]
+fn a_report_is_completed_when_its_pages_are_gone() {
+    let ram = Ram::new(0x20_0000, Fuse::default());
+    let ring = Ring::new(&ram, Ram::BASE, 8, OPTIONS);
+    for index in 0..2_u16 {
+        let buffer = (Ram::BASE + 0x10_0000 + 0x1000 * u64::from(index), 0x1000);
+        Ring::describe(&ram, ring.layout.areas().descriptors, index.into(), buffer, 2, 0);
+        ring.offer(&ram, index, index, index + 1);
+    }
+    let mut queue = Balloons::new(Kind::Report, ring.layout, OPTIONS);
+    let mut gone = Gone(BTreeSet::new(), 0, 3);
+    for ranges in [1, 1] {
+        let turn = queue.serve(&ram, &mut gone, 0, 100).unwrap();
+        assert!(queue.waits() && !turn.again && !turn.interrupt);
+        assert_eq!((gone.1, ring.used(&ram)), (ranges, 0), "released once, and not completed");
+    }
+    queue = Balloons::resume(Kind::Report, &ram, ring.layout, OPTIONS).unwrap();
+    assert!(!queue.serve(&ram, &mut gone, 0, 100).unwrap().again);
+    assert_eq!(
+        (gone.1, ring.used(&ram), queue.waits()),
+        (2, 0, true),
+        "the life before has not completed it"
+    );
+    assert!(queue.serve(&ram, &mut gone, 0, 100).unwrap().interrupt);
+    assert_eq!((gone.1, ring.used(&ram), queue.waits()), (3, 2, false));
 }

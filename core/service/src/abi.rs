@@ -122,7 +122,15 @@ pub enum Call {
     /// Returns eight characters of a port's name: the port's number, and which of the [`PORT_NAME_WORDS`] words. The first character is in
     /// the lowest byte, and zeros follow the last. Refused if there is no such port.
     PortName = 10,
+    /// The guest does not need a part of its memory: the guest physical address, and how many bytes, both multiples of [`BLOCK`]. It goes back to
+    /// the pool that it came from when all vCPUs have left their guests, and is zero when it is touched again. With no bytes: has those leave that
+    /// were named, and returns how many of these calls have no effect yet. Nothing is lost but what those bytes hold if the same ones are named
+    /// again. Refused if the VM's memory comes from no pool, if that is no memory of it, and if too many wait already.
+    Release = 11,
 }
+
+/// What [`Call::Release`] takes multiples of: 2 MiB.
+pub const BLOCK: u64 = 2 << 20;
 
 impl Call {
     /// Returns the call with this number.
@@ -140,6 +148,7 @@ impl Call {
             8 => Self::Random,
             9 => Self::Send,
             10 => Self::PortName,
+            11 => Self::Release,
             _ => return None,
         })
     }

@@ -11,6 +11,10 @@
 //! VM's clock: from [`Pause::close`] on it stands still, until [`Pause::end`], which says for how long it did.
 //! A pause that ends before all vCPUs were out has not stopped the clock: some have waited, as for any other reason.
 //!
+//! **A short pause** ([`Pause::begin_short`]) is for the hypervisor itself, which does something while no vCPU is in its guest: the last
+//! one that is out does it ([`Pause::is_short`]), and ends the short pause. The clock goes on, and nobody is told. A user's pause may begin
+//! and end meanwhile: whoever is held by both goes on when both have ended, and the clock stops when the short one has.
+//!
 //! A pause is a part of a running VM's life: a VM that stops takes no notice of it, and the next life begins without
 //! ([`Pause::reset`]).
 
@@ -18,16 +22,18 @@ use alloc::boxed::Box;
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The vCPUs run.
+/// The vCPUs run, if none of the bits of [`STATE`] is set.
 const RUNS: u64 = 0;
-/// They leave their guests.
+/// They leave their guests, or have left, for a user.
 const LEAVING: u64 = 1;
-/// All have left.
+/// All have left, and the clock stands. In the place of [`LEAVING`], and never with [`SHORT`].
 const STANDS: u64 = 2;
-const STATE: u64 = 3;
-/// The number of the pause, in bits [31:2], so that no vCPU takes one for another.
-const NUMBER_SHIFT: u32 = 2;
-const NUMBER: u64 = 0xffff_fffc;
+/// They leave their guests, or have left, for the hypervisor itself.
+const SHORT: u64 = 4;
+const STATE: u64 = 7;
+/// The number of the pause, in bits [31:3], so that no vCPU takes one for another. A pause that begins during another one has its number.
+const NUMBER_SHIFT: u32 = 3;
+const NUMBER: u64 = 0xffff_fff8;
 /// One vCPU that has not acknowledged yet, in the bits above.
 const VCPU: u64 = 1 << 32;
 
@@ -62,13 +68,24 @@ impl Pause {
     /// Begins a pause of a VM that runs. True for the caller who begins it: it must then make all vCPUs look. False if the VM is
     /// paused already.
     pub fn begin(&self) -> bool {
+        self.begin_with(LEAVING, |word| (word & STATE == SHORT).then_some(word | LEAVING))
+    }
+
+    /// Begins a short pause, as [`Pause::begin`] a user's. False if there is one already, or if all vCPUs have left for a user's: whoever
+    /// wants it asks again.
+    pub fn begin_short(&self) -> bool {
+        self.begin_with(SHORT, |word| (word & STATE == LEAVING && word / VCPU != 0).then_some(word | SHORT))
+    }
+
+    /// Begins a pause for a reason. `joined` says what the word is then if there is another pause, which it joins.
+    fn begin_with(&self, reason: u64, joined: impl Fn(u64) -> Option<u64>) -> bool {
         let vcpus = self.acknowledged.len() as u64;
         // Relaxed: what makes a vCPU look is posted behind this, which releases it.
         let begun = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
             // The number is never zero, which is what vCPUs begin with.
             let next = word.wrapping_add(1 << NUMBER_SHIFT) & NUMBER;
             let next = if next == 0 { 1 << NUMBER_SHIFT } else { next };
-            (word & STATE == RUNS).then_some(LEAVING | next | (vcpus * VCPU))
+            if word & STATE == RUNS { Some(reason | next | (vcpus * VCPU)) } else { joined(word) }
         });
         begun.is_ok()
     }
@@ -81,23 +98,41 @@ impl Pause {
         self.word.load(Ordering::Acquire) & STATE != RUNS
     }
 
+    /// Says whether a user's pause holds the VM.
+    pub fn is_paused(&self) -> bool {
+        self.word.load(Ordering::Acquire) & (LEAVING | STANDS) != 0
+    }
+
     /// Acknowledges for one vCPU that it is out of its guest, and that none of its timers rings. True for exactly one caller in each
-    /// pause: the last one, who goes on to [`Pause::close`]. Nothing happens if the VM is not paused, or if the vCPU has
+    /// pause: the last one, who does what a [short pause](Pause::is_short) is for, ends that, and goes on to [`Pause::close`]. Nothing happens if the VM is not paused, or if the vCPU has
     /// acknowledged this pause already.
     pub fn acknowledge(&self, vcpu: usize) -> bool {
         let Some(acknowledged) = self.acknowledged.get(vcpu) else { return false };
         let pause = self.word.load(Ordering::Acquire);
         // Relaxed: it is this vCPU's alone.
-        if pause & STATE != LEAVING || acknowledged.load(Ordering::Relaxed) == number(pause) {
+        if pause & (LEAVING | SHORT) == 0 || acknowledged.load(Ordering::Relaxed) == number(pause) {
             return false;
         }
         acknowledged.store(number(pause), Ordering::Relaxed);
         // AcqRel: release what this vCPU did in its guest; for the last one, acquire what all others did. A pause that has ended
         // meanwhile is not acknowledged.
         let counted = self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
-            (word & STATE == LEAVING && number(word) == number(pause)).then(|| word - VCPU)
+            (word & (LEAVING | SHORT) != 0 && number(word) == number(pause)).then(|| word - VCPU)
         });
         counted.is_ok_and(|word| word / VCPU == 1)
+    }
+
+    /// Says whether there is a short pause. For the vCPU that has acknowledged last: none begins behind that, and none ends but by its
+    /// hand. So no vCPU is in its guest until [`Pause::end_short`].
+    pub fn is_short(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & SHORT != 0
+    }
+
+    /// Ends a short pause, for the vCPU that has acknowledged last. True if the others are held no longer: the caller must then make all
+    /// vCPUs look. Otherwise a user has paused the VM meanwhile.
+    pub fn end_short(&self) -> bool {
+        // Release: pairs with `holds`; who goes on sees what was done meanwhile.
+        self.word.fetch_and(!SHORT, Ordering::AcqRel) & STATE == SHORT
     }
 
     /// Stops the clock, which shows `now`: for the vCPU that has acknowledged last. False if the pause has ended meanwhile.
@@ -112,13 +147,18 @@ impl Pause {
         self.word.compare_exchange(word, stands, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Ends a pause when the clock shows `now`: returns for how many ticks it has stood still, none if the vCPUs were still
+    /// Ends a user's pause when the clock shows `now`: returns for how many ticks it has stood still, none if the vCPUs were still
     /// leaving; `None` if the VM is not paused. `adjust` gets them while all vCPUs are out, if they are. The caller must then
     /// make all vCPUs look. One at a time.
     pub fn end(&self, now: u64, adjust: impl FnOnce(u64)) -> Option<u64> {
         // Acquire: pairs with `close`; what the vCPUs did in their guests comes before what is done now.
         let left = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-            (word & STATE == LEAVING).then_some(word & NUMBER | RUNS)
+            // A short pause goes on, with those that have acknowledged it.
+            (word & LEAVING != 0).then_some(if word & SHORT != 0 {
+                word & !LEAVING
+            } else {
+                word & NUMBER | RUNS
+            })
         });
         match left {
             Ok(_) => Some(0),

@@ -72,3 +72,73 @@ fn a_clock_that_another_cpu_reads_a_little_early_does_not_run_backwards() {
     assert!(pause.begin() && pause.acknowledge(0) && pause.close(100));
     assert_eq!(pause.end(99, |ticks| assert_eq!(ticks, 0)), Some(0));
 }
+
+#[test]
+fn a_short_pause_holds_until_the_last_vcpu_has_done_its_work() {
+    let pause = Pause::new(2);
+    for _ in 0..2 {
+        assert!(!pause.is_short());
+        assert!(pause.begin_short() && !pause.begin_short());
+        assert!(pause.holds() && pause.is_short() && !pause.is_paused(), "no user has paused it");
+        assert_eq!(pause.end(5, |_| panic!("it is not a user's")), None);
+        assert!(!pause.acknowledge(1) && pause.holds() && pause.acknowledge(0));
+        assert!(!pause.begin_short(), "its work is being done");
+        assert!(!pause.close(6) && !pause.stands(), "the clock goes on");
+        assert!(pause.end_short(), "the others go on");
+        assert!(!pause.holds());
+        assert_eq!((pause.still(), pause.clock(7)), (0, 7));
+    }
+}
+
+/// A user's pause begins at each moment of a short one, and ends at each moment behind that.
+#[test]
+fn a_users_pause_in_a_short_one_neither_ends_it_nor_is_lost() {
+    for (begins, ends) in (0..4).flat_map(|begins| (begins..6).map(move |ends| (begins, ends))) {
+        let pause = Pause::new(2);
+        assert!(pause.begin_short());
+        let user = |moment| {
+            if moment == begins {
+                assert!(pause.begin() && !pause.begin() && pause.is_paused());
+            }
+            if moment == ends {
+                let stands = pause.stands();
+                assert_eq!(pause.end(30, |_| {}), Some(if stands { 10 } else { 0 }));
+                assert!(!pause.is_paused());
+            }
+        };
+        user(0);
+        assert!(!pause.acknowledge(0));
+        user(1);
+        assert!(pause.acknowledge(1));
+        user(2);
+        assert!(pause.holds(), "the work is not done: {begins} {ends}");
+        assert!(pause.is_short());
+        user(3);
+        assert!(pause.holds());
+        let is_paused = begins <= 3 && ends > 3;
+        assert_eq!(pause.end_short(), !is_paused);
+        user(4);
+        assert_eq!(pause.close(20), is_paused && ends > 4);
+        user(5);
+        assert!(!pause.holds(), "{begins} {ends}");
+    }
+}
+
+#[test]
+fn a_short_pause_in_a_users_is_done_before_its_clock_stands() {
+    let pause = Pause::new(2);
+    assert!(pause.begin() && !pause.acknowledge(0));
+    assert!(pause.begin_short());
+    assert!(pause.acknowledge(1) && pause.is_short());
+    assert!(!pause.close(10), "the work is not done");
+    assert!(!pause.end_short(), "the user's goes on");
+    assert!(pause.holds() && pause.close(11) && pause.stands());
+    assert!(!pause.begin_short(), "nobody would do it");
+    assert_eq!(pause.end(12, |_| {}), Some(1));
+    assert!(pause.begin() && !pause.acknowledge(0) && pause.acknowledge(1));
+    assert!(!pause.begin_short(), "the last one has looked, perhaps");
+    pause.reset();
+    assert!(pause.begin_short());
+    pause.reset();
+    assert!(!pause.holds() && !pause.is_short(), "a life that is over");
+}

@@ -41,6 +41,16 @@ pub fn port_name(port: u64, word: u64) -> Option<u64> {
     Some(call(Call::PortName, [port, word, 0])).filter(|word| *word != REFUSED)
 }
 
+/// The guest does not need these bytes of its memory, which are whole [blocks](turnstile_service::abi::BLOCK). False if they stay.
+pub fn release(address: u64, length: u64) -> bool {
+    call(Call::Release, [address, length, 0]) != REFUSED
+}
+
+/// Has what was [released](release) leave, and says whether it has left, or stays.
+pub fn is_released() -> bool {
+    matches!(call(Call::Release, [0; 3]), 0 | REFUSED)
+}
+
 /// A member's PCI function sends a message-signalled interrupt. False if nothing of the machine is at that address, or if the VM does
 /// not run.
 pub fn message(member: u64, address: u64, data: u32) -> bool {

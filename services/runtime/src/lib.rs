@@ -29,7 +29,7 @@ mod service;
 mod state;
 mod storage;
 
-pub use calls::{Log, alarm, decode, message, port_name, print, random, send, time};
+pub use calls::{Log, alarm, decode, is_released, message, port_name, print, random, release, send, time};
 pub use device::{Device, DeviceMemory, Registers};
 pub use event::{Characters, Event};
 pub use fruitless::Fruitless;
@@ -40,9 +40,9 @@ pub use rings::GuestRings;
 pub use service::{Attach, Service};
 pub use storage::Storage;
 pub use turnstile_service::abi::{
-    AGAIN, Answer, BARS, CONFIGURATION, LATER, LATER_EVENTS, MEMBER_QUEUES, MEMBERS, MMIO, PORT_NAME_WORDS,
-    PORTS, ROOM, Sent, UNDRIVEN, member_device, message_word, split_device, split_message, split_size,
-    terminal_size,
+    AGAIN, Answer, BARS, BLOCK, CONFIGURATION, LATER, LATER_EVENTS, MEMBER_QUEUES, MEMBERS, MMIO,
+    PORT_NAME_WORDS, PORTS, ROOM, Sent, UNDRIVEN, member_device, message_word, split_device, split_message,
+    split_size, terminal_size,
 };
 pub use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
 pub use turnstile_service::{drive, port};

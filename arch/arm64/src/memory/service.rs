@@ -2,6 +2,7 @@
 //! Memory of services: the pages of one address space, which EL2 maps one to one as well, and the tables that show them to EL0.
 //! With VHE those are a tree of `TTBR1_EL2`; without it stage 2 alone translates.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
@@ -10,7 +11,8 @@ use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::service::{Mapping, Places, SLOT, SLOTS, Window};
 use turnstile_machine::map::IPA_BITS;
 use turnstile_paging::{
-    Memory, PageTable, Permission, PhysAddr, Stage1Attributes, Stage1El0, Stage2, Stage2Attributes, Tables,
+    BLOCK, Memory, PageTable, Permission, PhysAddr, Stage1Attributes, Stage1El0, Stage2, Stage2Attributes,
+    Tables,
 };
 use turnstile_service::image::Header;
 
@@ -118,6 +120,24 @@ impl AddressSpace {
                 }
                 Self::Stage2(table) => {
                     demand::supply::<_, window::Window>(&table.blocks(), place, host, stage2(attributes))
+                }
+            }
+        }
+    }
+
+    /// Shows the block that contains `place` no more, until it is supplied again. The caller invalidates.
+    ///
+    /// # Safety
+    /// Nobody else gets here meanwhile.
+    unsafe fn withdraw(&self, place: u64, attributes: Stage1Attributes) {
+        // SAFETY: the caller's promise; EL2 maps its arena one to one.
+        unsafe {
+            match self {
+                Self::Upper(table) => {
+                    demand::vacate::<_, window::Window>(&table.blocks(), place, attributes);
+                }
+                Self::Stage2(table) => {
+                    demand::vacate::<_, window::Window>(&table.blocks(), place, stage2(attributes));
                 }
             }
         }
@@ -245,6 +265,24 @@ impl ServiceMemory {
         // synchronization. What was not mapped is in no TLB.
         cpu::dsb_ishst();
         supplied
+    }
+
+    /// Shows whole blocks no more that are so many bytes behind the beginning of such a window: no CPU reaches them by this address space.
+    ///
+    /// # Safety
+    /// The caller is inside the service's gate.
+    pub unsafe fn withdraw(&self, window: &Window, offsets: Range<u64>) {
+        let first = window.address - lowest();
+        let _ = with_pool(|pool| {
+            let shown = self.shown.lock();
+            for offset in offsets.clone().step_by(BLOCK as usize) {
+                // SAFETY: the caller's promise.
+                unsafe { shown.space.withdraw(first + offset, attributes(window)) };
+            }
+            // Before anybody else gets one of them.
+            pool.invalidate(first + offsets.start, offsets.end - offsets.start);
+            Ok(())
+        });
     }
 
     /// Takes them away: no CPU reaches them by this address space any more.
@@ -447,6 +485,14 @@ mod tests {
             let allowed = if is_vhe { Permission::ReadOnly } else { Permission::ReadWrite };
             let there = Some((host + 2 * MIB, 2 * MIB, allowed));
             assert_eq!(blocks(&shown), [None, there, None, None]);
+            // SAFETY: as above.
+            unsafe { shown.space.withdraw(window.address + 2 * MIB, attributes(&window)) };
+            assert_eq!(blocks(&shown), [None; 4], "until it is supplied again");
+            // SAFETY: as above.
+            let again =
+                unsafe { shown.space.supply(window.address + 2 * MIB, host + 6 * MIB, attributes(&window)) };
+            let there = Some((host + 6 * MIB, 2 * MIB, allowed));
+            assert_eq!((again, blocks(&shown)), (true, [None, there, None, None]), "at another place");
             shown.close(&mut Heap, 0);
             assert_eq!(blocks(&shown), [None; 4]);
         }

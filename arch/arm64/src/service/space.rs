@@ -3,6 +3,7 @@
 
 use core::cell::UnsafeCell;
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_arch_common::memory::Error;
@@ -258,6 +259,11 @@ impl turnstile_arch_common::service::Space for Space {
     unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool {
         // SAFETY: the caller's promise.
         unsafe { self.memory.supply(window, offset, host) }
+    }
+
+    unsafe fn withdraw(&self, window: &Window, offsets: Range<u64>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.withdraw(window, offsets) };
     }
 
     unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {

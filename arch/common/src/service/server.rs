@@ -82,12 +82,19 @@ impl<S: Space> Service<S> {
 
     /// Does something while its CPU handles nothing. What waits meanwhile belongs to a life that is over, unless others share it.
     pub(super) fn between<T>(&self, own: &Own, act: impl FnOnce() -> T) -> T {
+        self.in_turn(own, || {
+            let done = act();
+            if !self.is_shared {
+                self.gate.forget();
+            }
+            done
+        })
+    }
+
+    /// Does something while its CPU handles nothing. What waits stays.
+    pub(super) fn in_turn<T>(&self, own: &Own, act: impl FnOnce() -> T) -> T {
         let _turn = own.turn.lock();
-        let done = act();
-        if !self.is_shared {
-            self.gate.forget();
-        }
-        done
+        act()
     }
 
     /// Waits until its CPU has handled what a member has rung for, which rings no more: what that sent last is not to be lost because the

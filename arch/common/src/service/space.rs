@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 
@@ -172,6 +173,12 @@ pub trait Space: Sync + 'static {
     /// # Safety
     /// The caller is inside the service's gate. The block is cleared.
     unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool;
+    /// Takes whole blocks away that are so many bytes behind the beginning of such a window, supplied or not: no CPU reaches them by this address
+    /// space from now on, by what it still has in its TLB either. The service [misses](Space::missed) them when it touches them again.
+    ///
+    /// # Safety
+    /// The caller is inside the service's gate, on its way to no event.
+    unsafe fn withdraw(&self, window: &Window, offsets: Range<u64>);
     /// Does something that does not count as the service's time for this event.
     ///
     /// # Safety

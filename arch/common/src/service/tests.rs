@@ -116,6 +116,10 @@ impl Space for Script {
         true
     }
 
+    unsafe fn withdraw(&self, window: &Window, offsets: Range<u64>) {
+        self.hear(format!("withdraw {:x}: {offsets:x?}", window.guest));
+    }
+
     unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {
         self.hear("excuse".to_string());
         act()

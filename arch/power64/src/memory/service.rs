@@ -14,6 +14,8 @@
 //! c000000000004000h, which the entry of process 0 translates to the lowest block, too. So what interrupts the partition itself,
 //! or is an interrupt of the guest's whose vCPU is inside, becomes a hypervisor instruction storage interrupt at its vector.
 
+use core::ops::Range;
+
 use turnstile_arch_common::service::{Mapping, SLOT, SLOTS, Window};
 use turnstile_paging::{Format, Partition, PartitionAttributes, PhysAddr};
 use turnstile_service::image::Header;
@@ -180,7 +182,7 @@ pub use machine::build;
 mod machine {
     use spin::Once;
     use turnstile_arch_common::demand;
-    use turnstile_paging::PageTable;
+    use turnstile_paging::{BLOCK, PageTable};
 
     use super::super::host::{Error, Pool, pages, with};
     use super::super::user::Block;
@@ -235,6 +237,19 @@ mod machine {
             cpu::ptesync();
             supplied
         }
+
+        /// Unmaps whole blocks that are so many bytes behind the beginning of such a window, until they are supplied again. The caller
+        /// sees to what CPUs remember of the partition, in which none is.
+        ///
+        /// # Safety
+        /// None but the caller changes or walks these tables.
+        pub unsafe fn withdraw(&mut self, window: &Window, offsets: Range<u64>) {
+            for offset in offsets.step_by(BLOCK as usize) {
+                let (blocks, there) = (self.table.blocks(), place(window, offset));
+                // SAFETY: the caller's promise; as for `supply`.
+                unsafe { demand::vacate::<_, Block>(&blocks, there, attributes(window)) };
+            }
+        }
     }
 
     impl Mapping for ServiceMemory {
@@ -277,6 +292,15 @@ impl ServiceMemory {
         let (at, host) = (block(place(window, offset)), block(host));
         self.mapped.push((at, host, BLOCK, attributes(window)));
         true
+    }
+
+    /// Forgets these blocks.
+    ///
+    /// # Safety
+    /// None is needed here.
+    pub unsafe fn withdraw(&mut self, window: &Window, offsets: Range<u64>) {
+        let there = place(window, offsets.start)..place(window, offsets.end);
+        self.mapped.retain(|(at, ..)| !there.contains(at));
     }
 }
 

@@ -3,6 +3,7 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::fmt;
+use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -236,6 +237,13 @@ impl turnstile_arch_common::service::Space for Space {
     unsafe fn supply(&self, window: &Window, offset: u64, host: u64) -> bool {
         // SAFETY: the caller's promise.
         unsafe { self.memory.lock().supply(window, offset, host) }
+    }
+
+    unsafe fn withdraw(&self, window: &Window, offsets: Range<u64>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.lock().withdraw(window, offsets) };
+        // Before anybody else gets one of them.
+        partition::invalidate(self.context().fixed.lpid as u32);
     }
 
     unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {

@@ -293,6 +293,15 @@ impl NestedTables {
         unsafe { demand::supply::<_, Block>(&self.0.blocks(), guest, host, attributes) }
     }
 
+    /// Unmaps the block that contains `guest`, until it is supplied again. The caller sees to the TLBs.
+    ///
+    /// # Safety
+    /// No CPU walks these tables meanwhile.
+    pub unsafe fn withdraw(&mut self, guest: u64, attributes: NestedAttributes) {
+        // SAFETY: as for `supply`.
+        unsafe { demand::vacate::<_, Block>(&self.0.blocks(), guest, attributes) };
+    }
+
     /// Unmaps a part that was mapped. The caller sees to the TLBs, and that no CPU walks these tables meanwhile.
     pub fn unmap(&mut self, guest: u64, size: u64) {
         // A part that was mapped as a whole is split nowhere, so nothing can fail.

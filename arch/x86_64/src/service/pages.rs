@@ -9,10 +9,12 @@
 //! some, with pages of 1 GiB, once and for all. Windows on registers are uncacheable in the nested tables, which is what counts then
 //! (APM vol. 2, 15.25.8).
 
+use core::ops::Range;
+
 use spin::Mutex;
 use turnstile_arch_common::memory::{Error, PAGE};
 use turnstile_arch_common::service::{Mapping, Places, SLOT, SLOTS, Window};
-use turnstile_paging::NestedAttributes;
+use turnstile_paging::{BLOCK, NestedAttributes};
 use turnstile_service::image::Image;
 
 /// Where a program is in its address space: far from where guests have code, for who looks on from outside (the meter).
@@ -116,6 +118,19 @@ impl Pages {
         let guest = (window.address - WINDOWS).saturating_add(WINDOWS_AT + offset);
         // SAFETY: the caller's promise.
         unsafe { self.nested.lock().supply(guest, host, attributes(window)) }
+    }
+
+    /// Unmaps whole blocks that are so many bytes behind the beginning of such a window, until they are supplied again. The caller sees to the
+    /// TLBs.
+    ///
+    /// # Safety
+    /// No CPU walks these tables meanwhile.
+    pub unsafe fn withdraw(&self, window: &Window, offsets: Range<u64>) {
+        let first = window.address - WINDOWS + WINDOWS_AT;
+        for offset in offsets.step_by(BLOCK as usize) {
+            // SAFETY: the caller's promise.
+            unsafe { self.nested.lock().withdraw(first + offset, attributes(window)) };
+        }
     }
 
     /// Unmaps the windows of a member. The caller sees to the TLBs.
@@ -229,6 +244,10 @@ mod source {
 
         pub fn map_on_demand(&mut self, _: super::Part) -> Result<(), Error> {
             Ok(())
+        }
+
+        pub unsafe fn withdraw(&mut self, guest: u64, _: super::NestedAttributes) {
+            self.0.retain(|part| part.0 != guest);
         }
 
         pub unsafe fn supply(&mut self, guest: u64, host: u64, attributes: super::NestedAttributes) -> bool {
@@ -380,7 +399,6 @@ pub(super) mod tests {
 
     #[test]
     fn a_window_on_demand_has_the_blocks_that_were_supplied() {
-        const BLOCK: u64 = 2 << 20;
         let pages = Pages::new(image()).unwrap();
         let own = parts(&pages).len();
         let mut windows = [Window { on_demand: true, ..window(0x7020_0000, 4 * BLOCK) }];
@@ -392,6 +410,11 @@ pub(super) mod tests {
         assert_eq!(parts(&pages)[own..], [(place, 0x5020_0000, BLOCK, NestedAttributes::DATA)]);
         assert_eq!(Pages::address(place + 8), Some(windows[0].address + BLOCK + 8));
         assert_eq!([WINDOWS_AT - 1, WINDOWS_AT + REACH].map(Pages::address), [None; 2]);
+        // SAFETY: as above.
+        assert!(unsafe { pages.supply(&windows[0], 2 * BLOCK, 0x6020_0000) });
+        // SAFETY: as above.
+        unsafe { pages.withdraw(&windows[0], 0..2 * BLOCK) };
+        assert_eq!(parts(&pages)[own..], [(place + BLOCK, 0x6020_0000, BLOCK, NestedAttributes::DATA)]);
         pages.detach(0);
         assert_eq!(parts(&pages).len(), own);
     }

@@ -4,6 +4,7 @@
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::offset_of;
+use core::ops::Range;
 
 use alloc::boxed::Box;
 
@@ -227,6 +228,13 @@ impl turnstile_arch_common::service::Space for Space {
         // What was not there is in no TLB (APM vol. 2, 5.5.2). No barrier: the walker of this CPU sees its stores.
         // SAFETY: the caller's promise.
         unsafe { self.pages.supply(window, offset, host) }
+    }
+
+    unsafe fn withdraw(&self, window: &Window, offsets: Range<u64>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.pages.withdraw(window, offsets) };
+        // As in `detach`.
+        self.inside(|inside, _| inside.tag = Tag::default());
     }
 
     unsafe fn excuse<R>(&self, act: impl FnOnce() -> R) -> R {

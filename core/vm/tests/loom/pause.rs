@@ -126,3 +126,34 @@ fn an_end_that_meets_the_last_vcpu_does_not_count_it_for_the_next_pause() {
         }
     });
 }
+
+/// Two vCPUs leave their guests for a short pause, while a user pauses the VM and lets it go on.
+#[test]
+fn nobody_is_in_a_guest_while_the_work_of_a_short_pause_is_done() {
+    loom::model(|| {
+        let pause = Arc::new(Pause::new(2));
+        // Memory that guests reach without any order of their own, and that the work changes.
+        let memory = Arc::new(loom::cell::UnsafeCell::new(0));
+        assert!(pause.begin_short() && !pause.acknowledge(0));
+        let last = {
+            let (pause, memory) = (pause.clone(), memory.clone());
+            thread::spawn(move || {
+                assert!(pause.acknowledge(1) && pause.is_short());
+                // SAFETY: the model fails if anybody else reaches it meanwhile.
+                memory.with_mut(|memory| unsafe { *memory += 1 });
+                let go_on = pause.end_short();
+                (go_on, pause.close(10))
+            })
+        };
+        assert!(pause.begin(), "no user has paused it");
+        let ended = pause.end(20, |_| {});
+        if !pause.holds() {
+            // The first one is in its guest again.
+            // SAFETY: as above.
+            memory.with(|memory| assert_eq!(unsafe { *memory }, 1, "the work has been done"));
+        }
+        let (go_on, closed) = last.join().unwrap();
+        assert_eq!(ended, Some(if closed { 10 } else { 0 }));
+        assert!(!pause.holds() && !(go_on && closed));
+    });
+}

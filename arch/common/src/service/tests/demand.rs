@@ -94,3 +94,29 @@ fn a_window_is_its_members() {
     access_of(&service, 1);
     assert_eq!(service.figures().crashes, 1, "who has left has no memory");
 }
+
+#[test]
+fn blocks_that_are_taken_are_missed_and_nothing_that_has_come_is_lost() {
+    let (service, world) = left_by(&[Step::Done(5, 0)]);
+    assert_eq!(access(&service), 5);
+    heard(&service);
+    let done = service.without(0, 0x1_1000..0x1_3000, || {
+        assert_eq!(heard(&service), ["withdraw 10000: 1000..3000"], "nobody reaches them by then");
+        assert!(service.gate.is_inside(), "nobody else is");
+        assert!(service.gate.post(Pending::doorbell(0)).is_none());
+        7
+    });
+    assert_eq!(done, 7);
+    assert_eq!(said(world), ["call 1"], "somebody looks");
+    service.space.steps.lock().unwrap().push_back(Step::Done(0, 0));
+    // SAFETY: as above.
+    assert!(unsafe { service.look(&mut Wanted(0)) });
+    assert_eq!(heard(&service), ["Doorbell 1"]);
+    for guest in [0..0x1_0000, 0x1_4000..0x2_0000] {
+        service.without(0, guest, || ());
+        assert_eq!(heard(&service), [""; 0], "what is mapped from the start, and what is behind");
+    }
+    service.without(0, 0xf000..0x1_8000, || ());
+    service.without(9, 0..0x10_0000, || ());
+    assert_eq!(heard(&service), ["withdraw 10000: 0..4000"]);
+}

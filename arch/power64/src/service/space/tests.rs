@@ -194,6 +194,14 @@ fn a_window_on_demand_has_the_blocks_that_were_supplied() {
     assert_eq!((at, host, size), ((1 << 40) + 0x40_0000, 0x7020_0000, BLOCK));
     assert_eq!(attributes, PartitionAttributes { write: true, execute: false, device: false });
     // SAFETY: as above.
+    unsafe { space.withdraw(&windows[0], 0..2 * BLOCK) };
+    assert_eq!(mapped(), []);
+    // SAFETY: as above.
+    assert!(unsafe { space.supply(&windows[0], BLOCK, 0x7220_0000) });
+    // SAFETY: as above.
+    unsafe { space.withdraw(&windows[0], 2 * BLOCK..4 * BLOCK) };
+    assert_eq!(mapped().len(), 1, "no other block");
+    // SAFETY: as above.
     unsafe { space.detach(1) };
     assert_eq!(mapped(), []);
 }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The balloon: a queue of pages that are given, one of pages that are taken back, and one of reports of free pages.
+
+use turnstile_balloon::{Balloons, FEATURES, Kind as Pages};
+use turnstile_service_rt::BLOCK;
+use turnstile_service_virtio::{Broken, Model, Rest, Served, Serves};
+use turnstile_virtio::config::{BALLOON, Balloon as Configuration};
+use turnstile_virtio::device::Turn;
+use turnstile_virtio::features::{Features, Requirement};
+use turnstile_virtio::memory::Memory;
+use turnstile_virtio::pci::Kind;
+use turnstile_virtio::ring::{Layout, Options};
+use turnstile_virtio::violation::Violation;
+
+/// Pages that are given, those that are taken back, and reports.
+pub const QUEUES: usize = 3;
+/// One for each queue, and one for the configuration.
+pub const VECTORS: usize = QUEUES + 1;
+/// Descriptors of a queue. Linux reports as many ranges at once as the queue has, up to 32.
+const SIZE: u16 = 32;
+/// What a range, or 64 numbers of pages, takes of a budget, whose unit is about a byte that is copied: a call.
+const COST: u32 = 2 << 10;
+
+/// What the pages of each queue are.
+const KINDS: [Pages; QUEUES] = [Pages::Inflate, Pages::Deflate, Pages::Report];
+
+/// Who takes memory from the guest.
+pub trait Giver: 'static {
+    /// The guest does not need these whole blocks. Once they are touched, they are memory again, filled with zeroes.
+    fn give(&mut self, address: u64, length: u64);
+    /// Says whether all that was given is gone, or will stay.
+    fn is_settled(&mut self) -> bool;
+}
+
+/// Pages as a giver has them: in whole blocks.
+struct Whole<G>(G);
+
+impl<G: Giver> turnstile_balloon::Pages for Whole<G> {
+    fn release(&mut self, address: u64, length: u64) {
+        // The rest of a block may be in use.
+        let Some(first) = address.checked_next_multiple_of(BLOCK) else { return };
+        let end = address.saturating_add(length) / BLOCK * BLOCK;
+        if first < end {
+            self.0.give(first, end - first);
+        }
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.0.is_settled()
+    }
+
+    /// What is touched is memory again.
+    fn reclaim(&mut self, _: u64, _: u64) {}
+}
+
+/// A balloon and its queues.
+pub struct Balloon<G> {
+    pages: Whole<G>,
+    queues: [Option<Balloons>; QUEUES],
+    /// What the driver fills free pages with.
+    poison: u32,
+}
+
+impl<G: Giver> Balloon<G> {
+    /// Makes one that gives pages to this.
+    pub const fn new(giver: G) -> Self {
+        Self { pages: Whole(giver), queues: [const { None }; QUEUES], poison: 0 }
+    }
+}
+
+impl<G: Giver> Model<QUEUES> for Balloon<G> {
+    type Configuration = Configuration;
+    const KIND: Kind =
+        Kind { device: BALLOON, class: 0xff_0000, interrupt_pin: false, places: QUEUES as u16 };
+    const SIZES: [u16; QUEUES] = [SIZE; QUEUES];
+    const REQUIREMENTS: &'static [Requirement] = &[];
+
+    fn features(&self) -> Features {
+        FEATURES
+    }
+
+    /// It asks for no pages: reports are what it is for.
+    fn configuration(&self) -> Configuration {
+        Configuration::default()
+    }
+
+    fn written(configuration: &Configuration) -> u64 {
+        u64::from(configuration.poison) << 32 | u64::from(configuration.actual)
+    }
+
+    fn write_again(configuration: &mut Configuration, written: u64) {
+        (configuration.poison, configuration.actual) = ((written >> 32) as u32, written as u32);
+    }
+
+    fn agree(&mut self, features: Features, configuration: &Configuration) {
+        let poisons = features.contains(Configuration::PAGE_POISON);
+        self.poison = if poisons { configuration.poison } else { 0 };
+    }
+
+    fn forget(&mut self, number: u16) {
+        if let Some(queue) = self.queues.get_mut(usize::from(number)) {
+            *queue = None;
+        }
+    }
+}
+
+impl<M: Memory, G: Giver> Serves<QUEUES, M> for Balloon<G> {
+    fn begin(
+        &mut self,
+        number: u16,
+        memory: &M,
+        layout: Layout,
+        options: Options,
+        left: bool,
+    ) -> Result<(), Broken> {
+        let at = usize::from(number);
+        let (Some(queue), Some(&kind)) = (self.queues.get_mut(at), KINDS.get(at)) else { return Ok(()) };
+        *queue = Some(match left {
+            true => Balloons::resume(kind, memory, layout, options).map_err(broken)?,
+            false => Balloons::new(kind, layout, options),
+        });
+        Ok(())
+    }
+
+    fn serve(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken> {
+        let Self { pages, queues, poison } = self;
+        let Some(Some(queue)) = queues.get_mut(usize::from(number)) else {
+            return Ok(Served { interrupt: false, rest: Rest::Idle });
+        };
+        let most = (*budget / COST).max(1);
+        let Turn { interrupt, again } = queue.serve(memory, pages, *poison, most).map_err(broken)?;
+        *budget = 0;
+        // What is about to be gone is asked for again when the vCPUs have had a turn: they leave their guests for that.
+        Ok(Served { interrupt, rest: if again || queue.waits() { Rest::More } else { Rest::Idle } })
+    }
+}
+
+#[cold]
+fn broken(_: Violation) -> Broken {
+    Broken
+}

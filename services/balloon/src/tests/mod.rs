@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The service between a guest's driver and a pool.
+
+mod host;
+mod reports;
