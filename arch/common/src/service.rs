@@ -56,6 +56,10 @@ pub struct Service<S> {
     crashes: AtomicU32,
     /// What those have for it who cannot enter it.
     wanted: Wanted,
+    /// What it had no memory for: it handles that when it has begun anew.
+    starved: Wanted,
+    /// What it was offered then.
+    unheard: Mutex<Option<Typed>>,
     /// What it has for the physical CPU that alone runs it, if there is one.
     own: Option<Box<Own>>,
     /// Whether VMs come and go while it runs.
@@ -123,6 +127,8 @@ impl<S: Space> Service<S> {
             begins: AtomicU8::new(EMPTY),
             crashes: AtomicU32::new(0),
             wanted: Wanted::new(),
+            starved: Wanted::new(),
+            unheard: Mutex::new(None),
             own: None,
             is_shared,
             members: Mutex::new(members),
@@ -313,6 +319,8 @@ impl<S: Space> Service<S> {
         }
         self.alone(|| {
             self.wanted.take();
+            self.starved.take();
+            self.unheard.lock().take();
             self.silence();
             self.device.iter().for_each(Device::forgive);
             self.lines.store(0, Ordering::Relaxed);

@@ -20,6 +20,8 @@ enum Crash {
     Late,
     Panic,
     Killed,
+    /// It needs memory of a pool that has none: nobody is to blame. What it was to handle waits.
+    Starved,
 }
 
 impl fmt::Display for Crash {
@@ -29,6 +31,7 @@ impl fmt::Display for Crash {
             Self::Late => "took longer than it may",
             Self::Panic => "gave up",
             Self::Killed => "was killed",
+            Self::Starved => "waits for memory",
         })
     }
 }
@@ -38,6 +41,9 @@ const ABSENT: Answer = Answer { value: u64::MAX, lines: 0, count: 0, words: [0; 
 
 /// How often an event is handed to a service that crashes on it.
 const TRIES: u32 = 2;
+
+/// How long what a service had no memory for waits, in nanoseconds.
+const STARVED: u64 = 1_000_000;
 
 /// How many crashes are reported one by one; later ones only if their number is a power of two.
 const REPORTED: u32 = 8;
@@ -91,13 +97,18 @@ impl<S: Space> Service<S> {
             }
         }
         if pending.has(Pending::INPUT) {
-            let typed = self.outside.typed();
+            // Before anything new: of what it was offered in vain, nobody else knows any more.
+            let typed = self.unheard.lock().take().unwrap_or_else(|| self.outside.typed());
             let Typed { port, count, characters, position, size, is_news } = typed;
             if count == 0 && !is_news {
                 return;
             }
             let event = Event::new(Kind::Input, [port, count, characters, position, size]);
             let taken = handle(event).value.min(count);
+            if self.starved.has(Pending::INPUT) {
+                *self.unheard.lock() = Some(typed);
+                return;
+            }
             if taken == 0 && count != 0 {
                 // It offers no room while it takes nothing of what there is. Before others are asked whether there is more: what they post then
                 // stays.
@@ -169,6 +180,7 @@ impl<S: Space> Service<S> {
                 }
                 // Whoever is killed is not to blame.
                 Err(Crash::Killed) => {}
+                Err(Crash::Starved) if self.postpone(&event) => return Answer::default(),
                 Err(_) => tries -= 1,
             }
         }
@@ -184,6 +196,22 @@ impl<S: Space> Service<S> {
             self.set_lines(0, [0; 2], 0, meanwhile);
         }
         ABSENT
+    }
+
+    /// Has an event that needs no answer come again, when a pool may have memory for what it is about. False if somebody waits for an answer: what a
+    /// program reads for that of its VM's memory, a driver has written, so it is there.
+    #[cold]
+    fn postpone(&self, event: &Event) -> bool {
+        let pending = match event.kind() {
+            Some(Kind::Doorbell) => Pending::doorbells(event.0[1]),
+            Some(Kind::Alarm) => Pending::ALARM,
+            Some(Kind::Interrupt) => Pending::INTERRUPT,
+            Some(Kind::Input) => Pending::INPUT,
+            _ => return false,
+        };
+        self.starved.add(pending);
+        self.outside.alarm(S::now().saturating_add(STARVED));
+        true
     }
 
     /// What is kept may be the reason why it crashes on an event: it is forgotten. Of a shared service that is what is kept of those from
@@ -260,6 +288,10 @@ impl<S: Space> Service<S> {
         // SAFETY: as before.
         unsafe { self.tell_of_members(|_| true, meanwhile)? };
         self.begins.store(RUNS, Ordering::Relaxed);
+        if let Some(pending) = self.starved.take() {
+            // Whoever is inside finds it on the way out, and that is the caller: the alarm that was to remind of it may be the program's now.
+            let _ = self.gate.post(pending);
+        }
         Ok(())
     }
 
@@ -436,9 +468,7 @@ impl<S: Space> Service<S> {
                 }
                 Left::Fault => {
                     // SAFETY: as above.
-                    if !unsafe { self.supply(meanwhile) } {
-                        return Err((Crash::Fault, left));
-                    }
+                    unsafe { self.supply(meanwhile) }.map_err(|crash| (crash, left))?;
                     if self.gate.is_killed() {
                         return Err((Crash::Killed, Left::Interrupt));
                     }
@@ -450,30 +480,32 @@ impl<S: Space> Service<S> {
         }
     }
 
-    /// The service was left with a fault. If it has touched memory of a member that is mapped on demand, does what a touch of the guest does,
-    /// and says so: the service may repeat what it did.
+    /// The service was left with a fault. If it has touched memory of a member that is mapped on demand, does what a touch of the guest does:
+    /// the service may repeat what it did. It does not wait inside for memory that somebody has to give back first, who may wait for it to leave.
     #[cold]
-    unsafe fn supply(&self, meanwhile: &mut impl Meanwhile) -> bool {
+    unsafe fn supply(&self, meanwhile: &mut impl Meanwhile) -> Result<(), Crash> {
         // SAFETY: the caller's promise.
-        let Some(address) = (unsafe { self.space.missed() }) else { return false };
-        let Some((member, window)) = self.on_demand(address) else { return false };
+        let address = unsafe { self.space.missed() }.ok_or(Crash::Fault)?;
+        let (member, window) = self.on_demand(address).ok_or(Crash::Fault)?;
         let offset = address - window.address;
         // A service is not late because it was the first that touched something.
         // SAFETY: as above.
         let touched = unsafe {
             self.space.excuse(|| {
                 let touched = self.outside.touch(member, window.guest + offset);
-                if matches!(touched, Err(Touch::Again | Touch::Dry)) {
+                if touched == Err(Touch::Again) {
                     meanwhile.wait();
                 }
                 touched
             })
         };
         match touched {
-            Err(Touch::Foreign) => false,
-            Err(_) => true,
+            Err(Touch::Foreign) => Err(Crash::Fault),
+            Err(Touch::Dry) => Err(Crash::Starved),
+            Err(_) => Ok(()),
             // SAFETY: as above; it is cleared, because it is mapped for the guest.
-            Ok(host) => unsafe { self.space.supply(&window, offset, host) },
+            Ok(host) if unsafe { self.space.supply(&window, offset, host) } => Ok(()),
+            Ok(_) => Err(Crash::Fault),
         }
     }
 
@@ -611,6 +643,9 @@ impl<S: Space> Service<S> {
                 // Its device is silent until somebody enters, and nobody may ever come.
                 self.outside.alarm(0);
             }
+        }
+        if crash == Crash::Starved {
+            return;
         }
         let number = self.crashes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if number <= REPORTED || number.is_power_of_two() {

@@ -120,3 +120,95 @@ fn blocks_that_are_taken_are_missed_and_nothing_that_has_come_is_lost() {
     service.without(9, 0..0x10_0000, || ());
     assert_eq!(heard(&service), ["withdraw 10000: 0..4000"]);
 }
+
+/// What a service without memory is left for: nothing, on a CPU that need not look.
+fn starve(service: &Service<Script>, world: &World, pending: Pending) {
+    world.touched.lock().unwrap().push_back(Touch::Dry);
+    let mut cpu = Wanted(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(pending, &mut cpu) };
+    assert_eq!(cpu.0, 0, "not at once");
+    assert!(!service.gate.is_inside(), "who gives memory back may have to enter");
+}
+
+#[test]
+fn a_service_that_finds_the_pool_empty_leaves_and_comes_again() {
+    for (pending, again) in [
+        (Pending::doorbell(3), "Doorbell 8"),
+        (Pending::ALARM, "Alarm 9"),
+        (Pending::INTERRUPT, "Interrupt 9"),
+    ] {
+        let (service, world) = left_by(&[Step::Done(5, 0), Step::Miss(0x1_1000)]);
+        access(&service);
+        heard(&service);
+        starve(&service, world, pending);
+        assert_eq!(said(world), ["touch 0: 10000", "alarm 1000009"]);
+        assert_eq!(service.figures().crashes, 0, "nobody is to blame");
+        heard(&service);
+        // The alarm, which may be the program's own by then, or any other event.
+        let mut cpu = Wanted(0);
+        // SAFETY: as above.
+        unsafe { service.post(Pending::doorbell(0), &mut cpu) };
+        assert_eq!(cpu.0, 1, "it looks behind that");
+        // SAFETY: as above.
+        assert!(unsafe { service.look(&mut cpu) });
+        let heard = heard(&service);
+        assert_eq!(heard[0], "begin true", "what is kept stays");
+        assert!(heard.ends_with(&["Doorbell 1".to_string(), again.to_string()]), "{heard:?}");
+        // SAFETY: as above.
+        assert!(!unsafe { service.look(&mut cpu) }, "once");
+    }
+}
+
+#[test]
+fn what_was_typed_for_a_service_without_memory_waits() {
+    let (service, world) = left_by(&[Step::Done(5, 0), Step::Miss(0x1_1000)]);
+    access(&service);
+    (world.size.store(0x50, Ordering::Relaxed), world.is_resized.store(true, Ordering::Relaxed));
+    starve(&service, world, Pending::INPUT);
+    said(world);
+    service.space.steps.lock().unwrap().extend([Step::Done(0, 0); 4]);
+    heard(&service);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::ALARM, &mut Wanted(0)) };
+    // SAFETY: as above.
+    assert!(unsafe { service.look(&mut Wanted(0)) });
+    assert_eq!(heard(&service).last().unwrap(), "Input 0", "the size, of which nobody else knows");
+    assert!(service.unheard.lock().is_none());
+    // A new life has a terminal, too, but not this event.
+    world.is_resized.store(true, Ordering::Relaxed);
+    service.space.steps.lock().unwrap().extend([Step::Miss(0x1_1000)]);
+    starve(&service, world, Pending::INPUT);
+    service.reset();
+    assert!(service.unheard.lock().is_none() && !service.starved.has(Pending::INPUT));
+}
+
+#[test]
+fn who_waits_for_an_answer_is_not_kept_waiting_for_memory() {
+    let (service, world) = left_by(&[Step::Miss(0x1_1000)]);
+    service.space.steps.lock().unwrap().extend([
+        Step::Done(0, 0),
+        Step::Done(0, 0),
+        Step::Done(0, 0),
+        Step::Miss(0x1_1000),
+    ]);
+    world.touched.lock().unwrap().extend([Touch::Dry; 2]);
+    assert_eq!(access(&service), u64::MAX, "as an absent device");
+    assert_eq!((service.figures().crashes, service.begins.load(Ordering::Relaxed)), (0, EMPTY));
+}
+
+#[test]
+fn a_device_whose_rings_are_gone_begins_as_new() {
+    let (service, world) = left_by(&[Step::Done(5, 0)]);
+    access(&service);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::KILL, &mut Wanted(0)) };
+    // Two pieces of memory; then what it reads when it is to go on with what is kept.
+    service.space.steps.lock().unwrap().extend([Step::Done(0, 0), Step::Done(0, 0), Step::Miss(0x1_1000)]);
+    world.touched.lock().unwrap().push_back(Touch::Dry);
+    heard(&service);
+    assert_eq!(access(&service), 0);
+    let heard = heard(&service);
+    let begins: Vec<&String> = heard.iter().filter(|what| what.starts_with("begin")).collect();
+    assert_eq!(begins, ["begin true", "begin false"], "{heard:?}");
+}
