@@ -382,24 +382,18 @@ impl<S: Space> Service<S> {
         }
     }
 
-    /// Does something while nobody reaches these whole blocks of a member's memory by this service, which is mapped on demand: nobody is inside, and
-    /// who is next misses them. For a VM that runs, none of whose vCPUs is in its guest or in an exit.
+    /// Does something while nobody reaches these whole blocks of a VM's memory by this service, which are mapped on demand: nobody is inside, and
+    /// who is next misses them. The VM, which is these `members`, a bit for each, runs, but none of its vCPUs is in its guest or in an exit.
     ///
     /// Whoever takes blocks from several services is inside all of them at once. Two that do so would wait for each other without end, so
     /// there is one at a time.
-    pub fn without<T>(&self, member: usize, guest: Range<u64>, act: impl FnOnce() -> T) -> T {
+    pub fn without<T>(&self, members: u64, blocks: &[Range<u64>], act: impl FnOnce() -> T) -> T {
         let act = || {
-            let members = self.members.lock();
-            let windows = members.get(member).map(|member| member.reached.windows.as_slice());
-            for window in windows.unwrap_or_default().iter().filter(|window| window.on_demand) {
-                let from = guest.start.saturating_sub(window.guest);
-                let to = guest.end.saturating_sub(window.guest).min(window.size);
-                if from < to {
-                    // SAFETY: inside the gate.
-                    unsafe { self.space.withdraw(window, from..to) };
+            for (number, member) in self.members.lock().iter().enumerate() {
+                if members >> number & 1 != 0 {
+                    member.reached.windows.iter().for_each(|window| self.withdraw(window, blocks));
                 }
             }
-            drop(members);
             act()
         };
         if let Some(own) = self.own.as_deref() {
@@ -412,9 +406,21 @@ impl<S: Space> Service<S> {
         while let Some(pending) = self.gate.leave() {
             // The VM runs: what has come meanwhile is not lost.
             self.wanted.add(pending);
-            self.outside.call(1 << member | owners(pending));
+            self.outside.call(members | owners(pending));
         }
         done
+    }
+
+    /// Takes away what of these blocks is in a window, for who is inside.
+    fn withdraw(&self, window: &Window, blocks: &[Range<u64>]) {
+        for blocks in blocks.iter().filter(|_| window.on_demand) {
+            let from = blocks.start.saturating_sub(window.guest);
+            let to = blocks.end.saturating_sub(window.guest).min(window.size);
+            if from < to {
+                // SAFETY: inside the gate.
+                unsafe { self.space.withdraw(window, from..to) };
+            }
+        }
     }
 
     /// Does something while nobody is inside. What waits meanwhile belongs to a life that is over; if others share the service it is

@@ -538,6 +538,9 @@ impl<S: Space> Service<S> {
             Some(Call::PortName) if !self.is_shared => {
                 return self.outside.port_name(first, second).unwrap_or(abi::REFUSED);
             }
+            Some(Call::Release) if !self.is_shared => {
+                return self.give_up(first, second).unwrap_or(abi::REFUSED);
+            }
             Some(Call::Random) => return self.outside.random().unwrap_or(abi::REFUSED),
             Some(Call::Message) if self.message(third, first, second, meanwhile) => {}
             Some(Call::Decode) if self.decode(first, second, third) => {}
@@ -551,6 +554,19 @@ impl<S: Space> Service<S> {
         let (port, count) = abi::split_port_count(argument);
         let is_port = !self.is_shared && count <= abi::CHARACTERS;
         is_port.then(|| self.outside.send(port, count, words)).flatten()
+    }
+
+    /// The guest does not need these blocks, if they are memory of its VM that is mapped on demand.
+    fn give_up(&self, address: u64, length: u64) -> Option<u64> {
+        let has = |window: &Window| {
+            let offset = address.wrapping_sub(window.guest);
+            window.on_demand && offset < window.size && length <= window.size - offset
+        };
+        let are_blocks = address.is_multiple_of(abi::BLOCK) && length.is_multiple_of(abi::BLOCK);
+        // No lock is held outside.
+        let is_own = self.members.lock().iter().any(|member| member.reached.windows.iter().any(has));
+        let may = length == 0 || are_blocks && is_own;
+        may.then(|| self.outside.give_up(address..address.wrapping_add(length))).flatten()
     }
 
     /// Sends a message to a member, if it is there. Most are for the vCPU on this CPU, whose request the service has just handled.

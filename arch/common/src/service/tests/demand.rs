@@ -100,7 +100,7 @@ fn blocks_that_are_taken_are_missed_and_nothing_that_has_come_is_lost() {
     let (service, world) = left_by(&[Step::Done(5, 0)]);
     assert_eq!(access(&service), 5);
     heard(&service);
-    let done = service.without(0, 0x1_1000..0x1_3000, || {
+    let done = service.without(1, &[0x1_1000..0x1_3000], || {
         assert_eq!(heard(&service), ["withdraw 10000: 1000..3000"], "nobody reaches them by then");
         assert!(service.gate.is_inside(), "nobody else is");
         assert!(service.gate.post(Pending::doorbell(0)).is_none());
@@ -113,12 +113,12 @@ fn blocks_that_are_taken_are_missed_and_nothing_that_has_come_is_lost() {
     assert!(unsafe { service.look(&mut Wanted(0)) });
     assert_eq!(heard(&service), ["Doorbell 1"]);
     for guest in [0..0x1_0000, 0x1_4000..0x2_0000] {
-        service.without(0, guest, || ());
+        service.without(1, &[guest], || ());
         assert_eq!(heard(&service), [""; 0], "what is mapped from the start, and what is behind");
     }
-    service.without(0, 0xf000..0x1_8000, || ());
-    service.without(9, 0..0x10_0000, || ());
-    assert_eq!(heard(&service), ["withdraw 10000: 0..4000"]);
+    service.without(1 << 9, &[0..0x10_0000], || ());
+    service.without(1, &[0xf000..0x1_2000, 0x1_3000..0x1_8000], || ());
+    assert_eq!(heard(&service), ["withdraw 10000: 0..2000", "withdraw 10000: 3000..4000"]);
 }
 
 /// What a service without memory is left for: nothing, on a CPU that need not look.
@@ -211,4 +211,44 @@ fn a_device_whose_rings_are_gone_begins_as_new() {
     let heard = heard(&service);
     let begins: Vec<&String> = heard.iter().filter(|what| what.starts_with("begin")).collect();
     assert_eq!(begins, ["begin true", "begin false"], "{heard:?}");
+}
+
+#[test]
+fn a_service_gives_up_whole_blocks_of_its_vm_alone() {
+    const B: u64 = abi::BLOCK;
+    let (service, world) = service(&[Step::Done(0, 0); 4]);
+    let later = Window { size: 4 * B, ..on_demand(8 * B) };
+    service.attach(0, vec![window(0), Window { size: 4 * B, ..window(4 * B) }, later], None).unwrap();
+    access(&service);
+    let mut result = |first, second| {
+        heard(&service);
+        let call = Step::Call(Call::Release, [first, second, 0]);
+        service.space.steps.lock().unwrap().extend([call, Step::Done(0, 0)]);
+        access(&service);
+        heard(&service)[1].clone()
+    };
+    let refused = format!("resume Some({})", abi::REFUSED);
+    for (address, length) in [
+        (8 * B + 1, B),
+        (8 * B, B + 1),
+        (7 * B, B),
+        (8 * B, 5 * B),
+        (12 * B, B),
+        (4 * B, B),
+        (8 * B, B.wrapping_neg()),
+        (B.wrapping_neg(), B),
+    ] {
+        assert_eq!(result(address, length), refused, "{address:x} {length:x}");
+    }
+    assert_eq!(said(world), [""; 0]);
+    for (address, length) in [(8 * B, 4 * B), (11 * B, B), (0, 0)] {
+        assert_eq!(result(address, length), "resume Some(3)", "{address:x} {length:x}");
+    }
+    assert_eq!(said(world), ["give up 1000000..1800000", "give up 1600000..1800000", "give up 0..0"]);
+    let (service, world) = shared(&[]);
+    service.attach(1, vec![Window { size: 4 * B, ..on_demand(8 * B) }], None).unwrap();
+    access_of(&service, 1);
+    service.space.steps.lock().unwrap().extend([Step::Call(Call::Release, [8 * B, B, 0])]);
+    access_of(&service, 1);
+    assert!(!said(world).iter().any(|what| what.starts_with("give")), "whose it would be nobody says");
 }
