@@ -220,7 +220,7 @@ fn a_service_gives_up_whole_blocks_of_its_vm_alone() {
     let later = Window { size: 4 * B, ..on_demand(8 * B) };
     service.attach(0, vec![window(0), Window { size: 4 * B, ..window(4 * B) }, later], None).unwrap();
     access(&service);
-    let mut result = |first, second| {
+    let result = |first, second| {
         heard(&service);
         let call = Step::Call(Call::Release, [first, second, 0]);
         service.space.steps.lock().unwrap().extend([call, Step::Done(0, 0)]);
