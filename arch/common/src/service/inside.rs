@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 use turnstile_service::gate::Pending;
 
-use super::members::{Member, News, Reached, owners, senders};
+use super::members::{ABSENT as WITHOUT, Member, News, Reached, owners, senders};
 use super::space::answered;
 use super::{
     ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Touch, Typed, Window,
@@ -180,7 +180,13 @@ impl<S: Space> Service<S> {
                 }
                 // Whoever is killed is not to blame.
                 Err(Crash::Killed) => {}
-                Err(Crash::Starved) if self.postpone(&event) => return Answer::default(),
+                Err(Crash::Starved) if is_access(&event) => tries -= 1,
+                // The program begins anew without the member that was the reason.
+                Err(Crash::Starved) if self.is_shared => {}
+                Err(Crash::Starved) => {
+                    self.postpone(&event);
+                    return Answer::default();
+                }
                 Err(_) => tries -= 1,
             }
         }
@@ -198,20 +204,36 @@ impl<S: Space> Service<S> {
         ABSENT
     }
 
-    /// Has an event that needs no answer come again, when a pool may have memory for what it is about. False if somebody waits for an answer: what a
-    /// program reads for that of its VM's memory, a driver has written, so it is there.
+    /// Has an event that needs no answer come again, when a pool may have memory for what it is about.
     #[cold]
-    fn postpone(&self, event: &Event) -> bool {
-        let pending = match event.kind() {
+    fn postpone(&self, event: &Event) {
+        self.starved.add(match event.kind() {
             Some(Kind::Doorbell) => Pending::doorbells(event.0[1]),
-            Some(Kind::Alarm) => Pending::ALARM,
             Some(Kind::Interrupt) => Pending::INTERRUPT,
             Some(Kind::Input) => Pending::INPUT,
-            _ => return false,
-        };
-        self.starved.add(pending);
+            _ => Pending::ALARM,
+        });
         self.outside.alarm(S::now().saturating_add(STARVED));
-        true
+    }
+
+    /// A shared service goes on without a member whose memory the pool has no room for.
+    #[cold]
+    fn do_without(&self, member: usize) {
+        if self.is_shared {
+            let now = S::now();
+            self.members.lock().get_mut(member).into_iter().for_each(|member| member.be_absent(now));
+            // It comes back with whatever is next.
+            self.outside.alarm(now.saturating_add(WITHOUT));
+        }
+    }
+
+    /// Has members come back of which it is time, or whose guest waits for the answer to this event.
+    #[cold]
+    fn admit(&self, event: &Event) {
+        let (now, awaited) = (S::now(), if is_access(event) { senders(event) } else { 0 });
+        for (number, member) in self.members.lock().iter_mut().enumerate() {
+            member.come_back(now, awaited >> number & 1 != 0);
+        }
     }
 
     /// What is kept may be the reason why it crashes on an event: it is forgotten. Of a shared service that is what is kept of those from
@@ -252,6 +274,7 @@ impl<S: Space> Service<S> {
             Some(left) => left,
             None => {
                 if self.begins.load(Ordering::Relaxed) != RUNS {
+                    self.admit(event);
                     // SAFETY: the caller's promise.
                     unsafe { self.begin(meanwhile)? };
                 }
@@ -287,7 +310,9 @@ impl<S: Space> Service<S> {
         unsafe { self.tell_of_members(|news| news == News::Left, meanwhile)? };
         // SAFETY: as before.
         unsafe { self.tell_of_members(|_| true, meanwhile)? };
-        self.begins.store(RUNS, Ordering::Relaxed);
+        // As long as it does without somebody, each event looks whether that one comes back.
+        let is_whole = !self.members.lock().iter().any(Member::is_absent);
+        self.begins.store(if is_whole { RUNS } else { CHANGED }, Ordering::Relaxed);
         if let Some(pending) = self.starved.take() {
             // Whoever is inside finds it on the way out, and that is the caller: the alarm that was to remind of it may be the program's now.
             let _ = self.gate.post(pending);
@@ -501,7 +526,10 @@ impl<S: Space> Service<S> {
         };
         match touched {
             Err(Touch::Foreign) => Err(Crash::Fault),
-            Err(Touch::Dry) => Err(Crash::Starved),
+            Err(Touch::Dry) => {
+                self.do_without(member);
+                Err(Crash::Starved)
+            }
             Err(_) => Ok(()),
             // SAFETY: as above; it is cleared, because it is mapped for the guest.
             Ok(host) if unsafe { self.space.supply(&window, offset, host) } => Ok(()),
@@ -669,6 +697,11 @@ impl<S: Space> Service<S> {
             self.outside.crashed(number, format_args!("service {} {crash}\n{explained}", self.name));
         }
     }
+}
+
+/// Says whether somebody waits for the answer. What a program reads for that of its VM's memory, a driver has written, so it is there.
+fn is_access(event: &Event) -> bool {
+    matches!(event.kind(), Some(Kind::Read | Kind::Write | Kind::TerminalRead | Kind::TerminalWrite))
 }
 
 /// Where a service was left.

@@ -252,3 +252,89 @@ fn a_service_gives_up_whole_blocks_of_its_vm_alone() {
     access_of(&service, 1);
     assert!(!said(world).iter().any(|what| what.starts_with("give")), "whose it would be nobody says");
 }
+
+/// A shared service of two members whose memory is mapped on demand, which has handled something.
+fn shared_pool() -> (Service<Script>, &'static World) {
+    let (service, world) = shared(&[]);
+    (0..2).for_each(|member| service.attach(member, vec![on_demand(0x1_0000 << member)], None).unwrap());
+    access_of(&service, 0);
+    heard(&service);
+    events(&service);
+    (service, world)
+}
+
+/// It is rung by a member, and touches memory of the second one that is not there.
+fn ring_dry(service: &Service<Script>, world: &World, queue: u64) {
+    service.space.steps.lock().unwrap().push_back(Step::Miss(0x2_1000));
+    world.touched.lock().unwrap().push_back(Touch::Dry);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::doorbell(queue), &mut Wanted(0)) };
+}
+
+/// Which members it is told of, and what is kept of them.
+fn joined(service: &Service<Script>) -> Vec<(u64, u64)> {
+    let joined = events(service).into_iter().filter(|(kind, _)| *kind == Kind::Attach);
+    joined.map(|(_, [kept, _, member, ..])| (member, kept)).collect()
+}
+
+#[test]
+fn a_shared_service_does_without_a_member_that_the_pool_has_no_memory_for() {
+    let (service, world) = shared_pool();
+    ring_dry(&service, world, 0);
+    assert_eq!(said(world), ["touch 1: 20000", "alarm 100000009"]);
+    assert_eq!(joined(&service), [(0, 1)], "the others are there at once");
+    assert_eq!(heard(&service).last().unwrap(), "Doorbell 1", "what they did is done");
+    assert_eq!(service.figures().crashes, 0);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::doorbell(1), &mut Wanted(0)) };
+    assert_eq!(joined(&service), []);
+    NOW.set(100_000_009);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::doorbell(0), &mut Wanted(0)) };
+    assert_eq!(joined(&service), [(1, 1)], "with what is kept, and nobody else begins anew");
+    assert_eq!(service.begins.load(Ordering::Relaxed), RUNS);
+    ring_dry(&service, world, 0);
+    assert_eq!(joined(&service), [(0, 1)]);
+    NOW.set(300_000_000);
+    access_of(&service, 0);
+    assert_eq!(joined(&service), [(1, 1)], "it had its time");
+}
+
+#[test]
+fn who_reads_a_register_comes_back_and_is_a_new_device_if_it_is_the_reason_again() {
+    let (service, world) = shared_pool();
+    ring_dry(&service, world, 4);
+    assert_eq!(joined(&service), [(0, 1)]);
+    access_of(&service, 1);
+    assert_eq!(joined(&service), [(1, 1)], "its guest waits for the answer");
+    ring_dry(&service, world, 4);
+    NOW.set(200_000_000);
+    access_of(&service, 0);
+    assert_eq!(joined(&service), [(0, 1), (1, 0)]);
+    service.detach(1);
+    service.attach(1, vec![on_demand(0x2_0000)], None).unwrap();
+    access_of(&service, 1);
+    joined(&service);
+    NOW.set(250_000_000);
+    ring_dry(&service, world, 4);
+    service.detach(1);
+    service.attach(1, vec![on_demand(0x2_0000)], None).unwrap();
+    access_of(&service, 0);
+    assert_eq!(joined(&service), [(0, 1), (1, 0)], "another life was never absent");
+    ring_dry(&service, world, 4);
+    NOW.set(400_000_000);
+    access_of(&service, 0);
+    assert_eq!(joined(&service), [(0, 1), (1, 1)], "nor is it blamed for the one before");
+}
+
+#[test]
+fn an_access_that_finds_no_memory_again_and_again_ends() {
+    let (service, world) = shared_pool();
+    for _ in 0..4 {
+        service.space.steps.lock().unwrap().extend([Step::Miss(0x2_1000); 1]);
+        world.touched.lock().unwrap().push_back(Touch::Dry);
+        // Both members are told of in between.
+        service.space.steps.lock().unwrap().extend([Step::Done(0, 0); 4]);
+    }
+    assert_eq!(access_of(&service, 1), u64::MAX);
+}
