@@ -34,12 +34,28 @@ fn pools_that_cannot_be() {
 }
 
 #[test]
-fn services_do_not_reach_memory_of_a_pool() {
-    let problem = "a service reaches the memory of `a`, which comes from a pool";
-    let entropy = format!("{}{POOL}", pooled("entropy = true\n"));
-    expect(&entropy, &[("\"a\"", problem, "mapping = \"on-demand\"")]);
-    let port = format!("{}{POOL}[[network]]\nname = \"lan\"\n", pooled("networks = [\"lan\"]\n"));
-    expect(&port, &[("\"a\"", problem, "mapping = \"on-demand\"")]);
-    let service = "[[service]]\nname = \"s\"\nprogram = \"uart\"\nvm = \"a\"\n";
-    assert!(parse_text(&format!("{}{POOL}{service}", pooled(""))).is_ok(), "who does not reach it");
+fn a_vm_with_memory_from_a_pool_has_what_others_have() {
+    let all =
+        "entropy = true\nconsole = \"virtio\"\nports = [\"agent\"]\nballoon = true\nnetworks = [\"lan\"]\n";
+    let text = format!("{}{POOL}[[network]]\nname = \"lan\"\n", pooled(all));
+    let config = parse_text(&text).unwrap();
+    let names: Vec<&str> = config.services.iter().map(|service| service.name.value.as_str()).collect();
+    assert_eq!(names, ["lan", "entropy-a", "console-a", "ports-a", "balloon-a"]);
+    assert!(parse_text(&format!("{}{POOL}", pooled("balloon = false\n"))).unwrap().services.is_empty());
+}
+
+#[test]
+fn what_goes_with_a_pool_alone_or_not_with_one() {
+    let disk = "[[disk]]\nname = \"root\"\ndevice = \"nvme0\"\ntrusted = true\n";
+    expect(
+        &format!("{}{POOL}{disk}", pooled("disks = [\"root\"]\n")),
+        &[(
+            "\"a\"",
+            "a disk behind a controller of the machine, and its memory comes from a pool",
+            "on-demand",
+        )],
+    );
+    let problem = [("true", "`a` gives memory back to no pool", "or take `balloon` out")];
+    expect(&format!("{MINIMAL}balloon = true\n"), &problem);
+    expect(&format!("{MINIMAL}mapping = \"on-demand\"\nballoon = true\n"), &problem);
 }
