@@ -65,7 +65,8 @@ mod tests {
 
     use super::*;
 
-    const SERVICES: [&str; 11] = [
+    const SERVICES: [&str; 12] = [
+        "balloon",
         "console",
         "disk",
         "doorbell",
