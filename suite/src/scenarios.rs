@@ -66,7 +66,8 @@ mod tests {
 
     use super::*;
 
-    const SERVICES: [&str; 11] = [
+    const SERVICES: [&str; 12] = [
+        "balloon",
         "console",
         "disk",
         "doorbell",

@@ -86,8 +86,10 @@ pub fn suits(config: &Config) -> Vec<Problem> {
             problems.push(Problem::new(vm.name.span.clone(), what, "write mapping = \"on-demand\""));
         }
         if let Some(span) = vm.balloon.clone().filter(|_| !is_pooled) {
-            let what = format!("`{}` gives memory back to no pool", vm.name.value);
-            problems.push(Problem::new(span, what, "write mapping = \"from-pool\", or take `balloon` out"));
+            let what = format!("`{}` has a balloon, and its memory does not come from a pool", vm.name.value);
+            let help =
+                "write mapping = \"from-pool\" in the VM, and [pool] with its size, or take `balloon` out";
+            problems.push(Problem::new(span, what, help));
         }
     }
     problems

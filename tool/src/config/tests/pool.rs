@@ -45,7 +45,7 @@ fn a_vm_with_memory_from_a_pool_has_what_others_have() {
 }
 
 #[test]
-fn what_goes_with_a_pool_alone_or_not_with_one() {
+fn disks_of_the_machine_do_not_reach_memory_of_a_pool() {
     let disk = "[[disk]]\nname = \"root\"\ndevice = \"nvme0\"\ntrusted = true\n";
     expect(
         &format!("{}{POOL}{disk}", pooled("disks = [\"root\"]\n")),
@@ -55,7 +55,20 @@ fn what_goes_with_a_pool_alone_or_not_with_one() {
             "on-demand",
         )],
     );
-    let problem = [("true", "`a` gives memory back to no pool", "or take `balloon` out")];
-    expect(&format!("{MINIMAL}balloon = true\n"), &problem);
-    expect(&format!("{MINIMAL}mapping = \"on-demand\"\nballoon = true\n"), &problem);
+}
+
+#[test]
+fn balloons_that_cannot_be() {
+    let problem = "`a` has a balloon, and its memory does not come from a pool";
+    for mapping in ["", "mapping = \"at-start\"\n", "mapping = \"on-demand\"\n"] {
+        let text = format!("{MINIMAL}{mapping}balloon = true\n");
+        expect(&text, &[("true", problem, "write mapping = \"from-pool\" in the VM, and [pool]")]);
+        assert!(parse_text(&text.replace("true", "false")).is_ok());
+    }
+    let text = format!("{}{POOL}", pooled("balloon = \"yes\"\n"));
+    expect(&text, &[("\"yes\"", "`balloon` must be true or false", "")]);
+    let waits = "the balloon `balloon-a` may keep the real-time VM `b` waiting: `a` shares a CPU with it";
+    let shared = pooled(&format!("{SHARED}balloon = true\n"));
+    let other = format!("{}{SHARED}realtime = 5\n", MINIMAL.replace("\"a\"", "\"b\""));
+    expect(&format!("{shared}{other}{POOL}"), &[("true", waits, "or take `balloon` out")]);
 }
