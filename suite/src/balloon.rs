@@ -12,7 +12,7 @@ pub fn scenarios() -> Vec<Scenario> {
     // POWER's kernel is larger, and so are its guests here.
     let [.., power] = &mut all;
     power.config = power.config.replace("384MiB", "576MiB");
-    Vec::from(all)
+    all.into_iter().chain(dry().on_all()).collect()
 }
 
 /// What a guest does: it fills memory that it has for that alone, and says how much. The answer is not in what is typed.
@@ -43,4 +43,47 @@ fn reports() -> Scenario {
         ],
     ];
     Scenario::new("balloon/reports", config, steps.concat())
+}
+
+/// A guest takes what the pool has left, and waits for more. Another one that has memory from there reads its disk and is called by a third, which has memory of its own: that
+/// one goes on meanwhile, and the other one when there is memory again.
+fn dry() -> Scenario {
+    let pooled = "mapping = \"from-pool\"\n";
+    let network = "networks = [\"lan\"]\n";
+    let config = [
+        linux("first", 1, "quiet", pooled),
+        linux("second", 1, "quiet", &format!("{pooled}{network}disks = [\"data\"]")),
+        linux("third", 1, "quiet", network),
+        linux("fourth", 1, "quiet", network),
+        "[pool]\nsize = \"256MiB\"\n[[disk]]\nname = \"data\"\nsize = \"64MiB\"\n[[network]]\nname = \"lan\"\n".to_owned(),
+    ];
+    let connect = |vm: u8, text: &'static str| {
+        let [up, prompt] = is_up(vm);
+        [up, prompt, Step::Type(vm, text), Step::Expect(vm, "# ")]
+    };
+    let [up, prompt] = is_up(0);
+    let steps = [
+        &[up, prompt, Step::Type(0, FILL), Step::Expect(0, "# ")][..],
+        &connect(1, "ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up\r"),
+        &connect(2, "ip addr add 10.0.0.2/24 dev eth0; ip link set eth0 up\r"),
+        &connect(3, "ip addr add 10.0.0.3/24 dev eth0; ip link set eth0 up\r"),
+        &[
+            Step::Type(2, "ping -c 2 10.0.0.1\r"),
+            Step::Expect(2, "2 packets received"),
+            Step::Type(0, "fill 1\r"),
+            Step::Wait(6000),
+            Step::Type(1, "dd if=/dev/vda bs=1M of=/dev/null 2>/dev/null; echo $((6 * 7)) read\r"),
+            Step::Type(2, "ping -c 4 -W 2 10.0.0.1; ping -c 4 10.0.0.3\r"),
+            Step::Expect(2, "4 packets received"),
+            Step::Tell(Command::Stop { vm: 0 }),
+            Step::Stopped(0, StopReason::Killed),
+            Step::Expect(1, "42 read"),
+            Step::Type(2, "ping -c 2 10.0.0.1\r"),
+            Step::Expect(2, "2 packets received"),
+            Step::Tell(Command::Stop { vm: 1 }),
+            Step::Tell(Command::Stop { vm: 2 }),
+            Step::Tell(Command::Stop { vm: 3 }),
+        ],
+    ];
+    Scenario::new("balloon/dry", config.concat(), steps.concat()).limit(300)
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 use turnstile_service::gate::Pending;
 
-use super::members::{ABSENT as WITHOUT, Member, News, Reached, owners, senders};
+use super::members::{Member, News, Reached, owners, senders};
 use super::space::answered;
 use super::{
     ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Touch, Typed, Window,
@@ -58,6 +58,11 @@ impl<S: Space> Service<S> {
         }
         // SAFETY: the caller's promise.
         unsafe { self.handle_pending(pending, meanwhile) };
+        self.leave(meanwhile);
+    }
+
+    /// Leaves. What waits is wanted.
+    fn leave(&self, meanwhile: &mut impl Meanwhile) {
         while let Some(pending) = self.gate.leave() {
             self.wanted.add(pending);
             match self.is_shared {
@@ -170,12 +175,19 @@ impl<S: Space> Service<S> {
         mut entered: Option<Left>,
         meanwhile: &mut impl Meanwhile,
     ) -> Answer {
+        if self.begins.load(Ordering::Relaxed) != RUNS {
+            self.await_return(&event, meanwhile);
+        }
         let mut tries = TRIES;
         while tries != 0 {
             // SAFETY: the caller's promise.
             match unsafe { self.attempt(&event, entered.take(), meanwhile) } {
                 Ok(answer) => {
                     self.publish(&event, &answer, meanwhile);
+                    if self.begins.load(Ordering::Relaxed) == CHANGED && answer.lines & abi::AGAIN == 0 {
+                        // Somebody is absent, whose guest may do nothing but wait. The program's own alarm may be no later than this one.
+                        self.outside.alarm(S::now().saturating_add(STARVED));
+                    }
                     return answer;
                 }
                 // Whoever is killed is not to blame.
@@ -222,15 +234,29 @@ impl<S: Space> Service<S> {
         if self.is_shared {
             let now = S::now();
             self.members.lock().get_mut(member).into_iter().for_each(|member| member.be_absent(now));
-            // It comes back with whatever is next.
-            self.outside.alarm(now.saturating_add(WITHOUT));
+        }
+    }
+
+    /// Waits outside until the member is back whose guest waits for the answer to this event, and comes in again: so nobody has the service begin anew more
+    /// often than that.
+    #[cold]
+    fn await_return(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
+        let awaited = awaited(event);
+        let until =
+            |(number, member): (usize, &Member)| member.absent_until().filter(|_| awaited >> number & 1 != 0);
+        let until = self.members.lock().iter().enumerate().find_map(until);
+        // The service's own CPU waits for nobody.
+        let Some(until) = until.filter(|_| !self.has_own_cpu()) else { return };
+        self.leave(meanwhile);
+        while S::now() < until || !self.gate.enter() {
+            meanwhile.wait();
         }
     }
 
     /// Has members come back of which it is time, or whose guest waits for the answer to this event.
     #[cold]
     fn admit(&self, event: &Event) {
-        let (now, awaited) = (S::now(), if is_access(event) { senders(event) } else { 0 });
+        let (now, awaited) = (S::now(), awaited(event));
         for (number, member) in self.members.lock().iter_mut().enumerate() {
             member.come_back(now, awaited >> number & 1 != 0);
         }
@@ -702,6 +728,11 @@ impl<S: Space> Service<S> {
 /// Says whether somebody waits for the answer. What a program reads for that of its VM's memory, a driver has written, so it is there.
 fn is_access(event: &Event) -> bool {
     matches!(event.kind(), Some(Kind::Read | Kind::Write | Kind::TerminalRead | Kind::TerminalWrite))
+}
+
+/// The members whose guests wait for the answer, a bit for each.
+fn awaited(event: &Event) -> u64 {
+    if is_access(event) { senders(event) } else { 0 }
 }
 
 /// Where a service was left.

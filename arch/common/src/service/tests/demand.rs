@@ -281,18 +281,24 @@ fn joined(service: &Service<Script>) -> Vec<(u64, u64)> {
 fn a_shared_service_does_without_a_member_that_the_pool_has_no_memory_for() {
     let (service, world) = shared_pool();
     ring_dry(&service, world, 0);
-    assert_eq!(said(world), ["touch 1: 20000", "alarm 100000009"]);
+    assert_eq!(said(world), ["touch 1: 20000", "alarm 1000009"], "somebody looks for it");
     assert_eq!(joined(&service), [(0, 1)], "the others are there at once");
     assert_eq!(heard(&service).last().unwrap(), "Doorbell 1", "what they did is done");
     assert_eq!(service.figures().crashes, 0);
-    // SAFETY: as above.
-    unsafe { service.post(Pending::doorbell(1), &mut Wanted(0)) };
-    assert_eq!(joined(&service), []);
-    NOW.set(100_000_009);
+    // The program's own alarm is not the last word, and one that comes at once is soon enough.
+    let asks = [Step::Call(Call::Alarm, [u64::MAX, 0, 0]), Step::Done(0, 0), Step::Done(0, abi::AGAIN)];
+    service.space.steps.lock().unwrap().extend(asks);
+    for said_last in ["alarm 1000009", "alarm 0"] {
+        // SAFETY: as above.
+        unsafe { service.post(Pending::doorbell(1), &mut Wanted(0)) };
+        assert_eq!((joined(&service), said(world).last().unwrap().as_str()), (vec![], said_last));
+    }
+    NOW.set(20_000_009);
     // SAFETY: as above.
     unsafe { service.post(Pending::doorbell(0), &mut Wanted(0)) };
     assert_eq!(joined(&service), [(1, 1)], "with what is kept, and nobody else begins anew");
     assert_eq!(service.begins.load(Ordering::Relaxed), RUNS);
+    assert_eq!(said(world), [""; 0], "all are there");
     ring_dry(&service, world, 0);
     assert_eq!(joined(&service), [(0, 1)]);
     NOW.set(300_000_000);
@@ -301,30 +307,36 @@ fn a_shared_service_does_without_a_member_that_the_pool_has_no_memory_for() {
 }
 
 #[test]
-fn who_reads_a_register_comes_back_and_is_a_new_device_if_it_is_the_reason_again() {
+fn who_reads_a_register_waits_outside_until_it_is_back() {
     let (service, world) = shared_pool();
     ring_dry(&service, world, 4);
     assert_eq!(joined(&service), [(0, 1)]);
-    access_of(&service, 1);
-    assert_eq!(joined(&service), [(1, 1)], "its guest waits for the answer");
-    ring_dry(&service, world, 4);
-    NOW.set(200_000_000);
+    let waits = Cell::new(0);
+    let event = Event::new(Kind::Read, [abi::member_device(1, 1), 0, 1, 0, 0]);
+    // SAFETY: as above.
+    unsafe { service.access(&event, &mut Waits(&service, &waits)) };
+    assert_eq!((waits.get(), NOW.get()), (4, 20_000_009));
+    assert_eq!((joined(&service), service.gate.is_inside()), (vec![(1, 1)], false));
+    ring_dry(&service, world, 0);
     access_of(&service, 0);
-    assert_eq!(joined(&service), [(0, 1), (1, 0)]);
+    assert_eq!(joined(&service), [(0, 1)], "others do not wait");
     service.detach(1);
     service.attach(1, vec![on_demand(0x2_0000)], None).unwrap();
     access_of(&service, 1);
-    joined(&service);
-    NOW.set(250_000_000);
-    ring_dry(&service, world, 4);
-    service.detach(1);
-    service.attach(1, vec![on_demand(0x2_0000)], None).unwrap();
-    access_of(&service, 0);
-    assert_eq!(joined(&service), [(0, 1), (1, 0)], "another life was never absent");
-    ring_dry(&service, world, 4);
-    NOW.set(400_000_000);
-    access_of(&service, 0);
-    assert_eq!(joined(&service), [(0, 1), (1, 1)], "nor is it blamed for the one before");
+    assert_eq!(joined(&service), [(1, 0)], "another life was never absent");
+
+    /// Time passes while it waits, and others go in and out.
+    struct Waits<'a>(&'a Service<Script>, &'a Cell<u32>);
+    impl Meanwhile for Waits<'_> {
+        fn interrupt(&mut self) {}
+        fn wait(&mut self) {
+            self.1.set(self.1.get() + 1);
+            NOW.set(NOW.get() + 5_000_000);
+            assert!(self.0.gate.enter(), "nobody is kept out meanwhile");
+            assert_eq!(self.0.gate.leave(), None);
+        }
+        fn again(&mut self) {}
+    }
 }
 
 #[test]
