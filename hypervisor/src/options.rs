@@ -13,6 +13,7 @@ pub struct Options {
     /// A fault of the hypervisor itself to provoke, to see that it is caught and reported: at boot
     /// `provoke=write-to-code`, `run-data`, `stack-overflow` or `panic`, and `read-guest` when the first VM runs,
     /// on another CPU than the boot CPU. `stray`: services tell devices that are behind an IOMMU addresses that are not theirs.
+    /// `dry`: services find a pool empty every second time that they need memory from there.
     pub provoke: Option<Provoked>,
     /// Whether it is to say what its start and those of VMs take: `boot-times`.
     pub times: bool,
@@ -40,6 +41,7 @@ pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
             "provoke=stack-overflow" => options.provoke = Some(Provoked::StackOverflow),
             "provoke=read-guest" => options.provoke = Some(Provoked::ReadGuest),
             "provoke=stray" => options.provoke = Some(Provoked::Stray),
+            "provoke=dry" => options.provoke = Some(Provoked::Dry),
             "provoke=panic" => options.provoke = Some(Provoked::Panic),
             "boot-times" => options.times = true,
             _ if machine::is_boot_word(word) => {}

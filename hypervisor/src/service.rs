@@ -28,6 +28,7 @@ use turnstile_service::gate::Pending;
 use turnstile_service::image::{self, BY_PLACE, Doorbells, Image};
 use turnstile_vm::lifecycle::Phase;
 
+pub use calls::provoke_dry;
 use ports::Ports;
 
 use crate::alarm;
@@ -99,6 +100,8 @@ pub struct Hosted {
     ports: Mutex<Ports>,
     /// What its guest does not need of its memory.
     released: Mutex<Released>,
+    /// How often it needed memory of a VM that was not mapped.
+    touches: AtomicU64,
     /// How many characters it has printed, in all its lives.
     printed: AtomicU64,
     /// The line that it has begun to write to the log.
@@ -205,6 +208,7 @@ impl Hosted {
             typed: Mutex::new(Keyboard::default()),
             ports: Mutex::new(Ports::new(spec.port_names())),
             released: Mutex::new(Released::default()),
+            touches: AtomicU64::new(0),
             printed: AtomicU64::new(0),
             line: Mutex::new(heapless::String::new()),
             service: Once::new(),

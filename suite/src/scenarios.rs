@@ -72,7 +72,6 @@ mod tests {
         "disk",
         "doorbell",
         "drive",
-        "balloon",
         "entropy",
         "misbehave",
         "overlay",

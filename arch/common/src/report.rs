@@ -102,6 +102,8 @@ pub enum Provoked {
     ReadGuest,
     /// Devices behind an IOMMU are told addresses that are not theirs.
     Stray,
+    /// Services find a pool empty every second time that they need memory from there.
+    Dry,
 }
 
 /// Faults on purpose, by writing to `code` or running `data`.
@@ -118,7 +120,7 @@ pub fn provoke(kind: Provoked, code: u64, data: u64) {
             core::hint::black_box(recurse(0));
         }
         Provoked::Panic => panic!("provoked"),
-        Provoked::ReadGuest | Provoked::Stray => {}
+        Provoked::ReadGuest | Provoked::Stray | Provoked::Dry => {}
     }
 }
 

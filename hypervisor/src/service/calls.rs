@@ -3,7 +3,7 @@
 
 use core::fmt;
 use core::ops::Range;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use turnstile_bundle::ServiceDevice;
 use turnstile_service::abi::{self, Sent};
@@ -22,6 +22,14 @@ use crate::machine::{self, Site};
 /// How long after now an alarm goes off at the earliest, in nanoseconds: one that is set whenever it has gone off leaves nearly all
 /// time to its guest, and to others on that CPU.
 const SOONEST: u64 = 100_000;
+
+/// Whether services are to find a pool empty every second time.
+static DRY: AtomicBool = AtomicBool::new(false);
+
+/// Has services find a pool empty every second time that they need memory from there (`provoke=dry`).
+pub fn provoke_dry() {
+    DRY.store(true, Ordering::Relaxed);
+}
 
 impl Hosted {
     /// Takes a character for the log; a line is written at its end.
@@ -180,6 +188,10 @@ impl Outside for Hosted {
     }
 
     fn touch(&self, member: usize, address: u64) -> Result<u64, Touch> {
+        // Relaxed: only who is inside the service touches.
+        if self.touches.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) && DRY.load(Ordering::Relaxed) {
+            return Err(Touch::Dry);
+        }
         self.members.get(member).map_or(Err(Touch::Foreign), |member| member.vm.reach(address))
     }
 

@@ -423,11 +423,11 @@ mod tests {
         assert_eq!(names("drivers-mmio"), ["17-virtio_mmio.ko"]);
         assert_eq!(names("drivers-console"), ["18-virtio_console.ko"]);
         assert_eq!(names("drivers-balloon"), ["19-virtio_balloon.ko"]);
-        let sets = |entropy, mmio, console| {
-            Drivers { entropy, mmio, console, balloon: false }.sets().into_iter().map(|(name, _)| name)
-        };
-        assert!(sets(false, false, false).eq(["drivers"]));
-        assert!(sets(false, true, false).eq(["drivers", "drivers-mmio"]));
-        assert!(sets(true, true, true).eq(["drivers", "drivers-entropy", "drivers-mmio", "drivers-console"]));
+        let sets = |drivers: Drivers| drivers.sets().into_iter().map(|(name, _)| name);
+        assert!(sets(Drivers::default()).eq(["drivers"]));
+        assert!(sets(Drivers { mmio: true, ..Drivers::default() }).eq(["drivers", "drivers-mmio"]));
+        assert!(sets(Drivers { balloon: true, ..Drivers::default() }).eq(["drivers", "drivers-balloon"]));
+        let all = Drivers { entropy: true, mmio: true, console: true, balloon: true };
+        assert!(sets(all).eq(SETS.map(|(name, _)| name)));
     }
 }

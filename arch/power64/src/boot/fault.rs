@@ -40,7 +40,7 @@ pub fn provoke(kind: Provoked) {
     match kind {
         Provoked::Panic | Provoked::RunData => report::provoke(kind, image_base(), (&raw const DATA) as u64),
         // It is what devices do later.
-        Provoked::Stray => {}
+        Provoked::Stray | Provoked::Dry => {}
         Provoked::WriteToCode | Provoked::StackOverflow | Provoked::ReadGuest => {
             console::print(format_args!(
                 "turnstile: {kind:?} is no fault here: the hypervisor runs in real mode, where nothing protects it from itself\n"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Services that reach memory of VMs that is mapped on demand.
 
+use core::slice;
+
 use super::*;
 
 /// A window on such memory; [`Script`] says that it is at its guest address and 1000h.
@@ -100,7 +102,7 @@ fn blocks_that_are_taken_are_missed_and_nothing_that_has_come_is_lost() {
     let (service, world) = left_by(&[Step::Done(5, 0)]);
     assert_eq!(access(&service), 5);
     heard(&service);
-    let done = service.without(1, &[0x1_1000..0x1_3000], || {
+    let done = service.without(1, slice::from_ref(&(0x1_1000..0x1_3000)), || {
         assert_eq!(heard(&service), ["withdraw 10000: 1000..3000"], "nobody reaches them by then");
         assert!(service.gate.is_inside(), "nobody else is");
         assert!(service.gate.post(Pending::doorbell(0)).is_none());
@@ -116,7 +118,7 @@ fn blocks_that_are_taken_are_missed_and_nothing_that_has_come_is_lost() {
         service.without(1, &[guest], || ());
         assert_eq!(heard(&service), [""; 0], "what is mapped from the start, and what is behind");
     }
-    service.without(1 << 9, &[0..0x10_0000], || ());
+    service.without(1 << 9, slice::from_ref(&(0..0x10_0000)), || ());
     service.without(1, &[0xf000..0x1_2000, 0x1_3000..0x1_8000], || ());
     assert_eq!(heard(&service), ["withdraw 10000: 0..2000", "withdraw 10000: 3000..4000"]);
 }
@@ -164,7 +166,8 @@ fn a_service_that_finds_the_pool_empty_leaves_and_comes_again() {
 fn what_was_typed_for_a_service_without_memory_waits() {
     let (service, world) = left_by(&[Step::Done(5, 0), Step::Miss(0x1_1000)]);
     access(&service);
-    (world.size.store(0x50, Ordering::Relaxed), world.is_resized.store(true, Ordering::Relaxed));
+    world.size.store(0x50, Ordering::Relaxed);
+    world.is_resized.store(true, Ordering::Relaxed);
     starve(&service, world, Pending::INPUT);
     said(world);
     service.space.steps.lock().unwrap().extend([Step::Done(0, 0); 4]);
