@@ -56,7 +56,8 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let here = ServiceSpec { name: "here", disk: Some(2), ..disk };
     let random = ServiceSpec { name: "random", device: ServiceDevice::Entropy, ..disk };
     let more = ServiceSpec { name: "more", vm: Some(4), disk: Some(3), joins: Some(4), ..disk };
-    let services = [service, ServiceSpec { disk: Some(0), ..disk }, data, lan, here, random, more];
+    let balloon = ServiceSpec { name: "balloon", vm: Some(5), device: ServiceDevice::Balloon, ..disk };
+    let services = [service, ServiceSpec { disk: Some(0), ..disk }, data, lan, here, random, more, balloon];
     let root = DiskSpec { name: "root", image: Some(b"image"), size: 4096, read_only: false, writes: None, drive: None };
     let drive = Drive { kind: DriveKind::Nvme, number: 0, partition: Some(2), trusted: true };
     let here = DiskSpec { name: "here", image: None, size: 0, drive: Some(drive), ..root };
@@ -68,7 +69,8 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let last = VmSpec { name: "last", cpus: CpuList::new(&[7, 8]), ..mapped };
     let ports =
         [port, PortSpec { vm: 4, mac: [2, 0, 0, 0, 0, 2], guard: false, isolated: true, rate: None, queues: 4, ..port }];
-    write_with(&[vm, other, pc, mapped, last], &services, &disks, &ports, 0).expect("a valid bundle")
+    let pooled = VmSpec { name: "pooled", mapping: Mapping::FromPool, cpus: CpuList::new(&[9, 10]), ..mapped };
+    write_with(&[vm, other, pc, mapped, last, pooled], &services, &disks, &ports, pooled.memory).expect("a valid bundle")
 });
 
 /// The least program of a service.

@@ -106,6 +106,7 @@ fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Fun
         match service.device {
             ServiceDevice::Pci if service.vm == Some(vm) => functions.push(FunctionKind::Disk),
             ServiceDevice::Entropy if service.vm == Some(vm) => functions.push(FunctionKind::Entropy),
+            ServiceDevice::Balloon if service.vm == Some(vm) => functions.push(FunctionKind::Balloon),
             ServiceDevice::Console | ServiceDevice::Ports if service.vm == Some(vm) => {
                 functions.push(FunctionKind::Console);
             }

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use spin::{Mutex, MutexGuard};
 use turnstile_bundle::ServiceDevice;
 use turnstile_link::{Event, StopReason, VmState};
+use turnstile_pool::Parts;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
 
@@ -55,6 +56,17 @@ const REST: u8 = 0;
 const WANTED: u8 = 1;
 /// That CPU is starting it.
 const STARTING: u8 = 2;
+
+/// Held by who takes memory from services: it is inside of several, which another one may be waiting for.
+static GIVING: Mutex<()> = Mutex::new(());
+
+/// Does something while none of these services reaches parts of a VM's memory.
+fn without(services: &[&'static Hosted], vm: &Vm, parts: &Parts, act: &mut dyn FnMut()) {
+    match services {
+        [] => act(),
+        [first, others @ ..] => first.without(vm, parts, || without(others, vm, parts, act)),
+    }
+}
 
 /// Why a VM cannot be started.
 #[derive(Debug)]
@@ -206,8 +218,14 @@ impl Guest {
         self.vm.begin_pause()
     }
 
-    /// All its vCPUs have left their guests: its clock stands still from now on.
+    /// All its vCPUs have left their guests: what waits for that is done. If a user has paused it, its clock stands still from now on.
     pub fn paused(&self) {
+        if self.vm.pause.is_short() {
+            self.give_back();
+            if self.vm.pause.end_short() {
+                return self.vm.raise_all(Reasons::START);
+            }
+        }
         // No program changes its memory when it is heard that it is paused. Before the lock: a service's own CPU may be about to take that
         // for a command.
         self.services.iter().for_each(|service| service.hold());
@@ -219,6 +237,19 @@ impl Guest {
         }
         // What its vCPUs were about to handle of services that others share does not stand still with them.
         self.services.iter().for_each(|service| service.wake());
+    }
+
+    /// Gives some of the memory back that its guest does not need, while no vCPU of it is in its guest or in an exit.
+    fn give_back(&self) {
+        let released = self.services.iter().map(|service| service.take_released());
+        for parts in released.filter(|parts| !parts.is_empty()) {
+            let _alone = GIVING.lock();
+            without(&self.services, self.vm, &parts, &mut || {
+                for part in &parts {
+                    self.vm.give_back(part.clone());
+                }
+            });
+        }
     }
 
     /// Lets the VM go on. False if it does not run, or is not paused.

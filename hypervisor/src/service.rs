@@ -22,6 +22,7 @@ use heapless::Deque;
 use spin::{Mutex, Once};
 use turnstile_bundle::{ServiceDevice, ServiceSpec};
 use turnstile_devices::{BACKLOG, Credit};
+use turnstile_pool::{Parts, Released};
 use turnstile_service::abi;
 use turnstile_service::gate::Pending;
 use turnstile_service::image::{self, BY_PLACE, Doorbells, Image};
@@ -43,6 +44,9 @@ use crate::machine::Site;
 const LINE: usize = 160;
 /// How many characters a service is offered at once.
 const OFFERED: usize = 8;
+
+/// How many bytes a VM gives back at once: it stands still meanwhile, and its services with it. TLBs are told once for as many.
+const AT_ONCE: u64 = 64 * abi::BLOCK;
 
 /// What was typed for a service.
 #[derive(Default)]
@@ -93,6 +97,8 @@ pub struct Hosted {
     typed: Mutex<Keyboard>,
     /// Its named ports, if it is those of its VM.
     ports: Mutex<Ports>,
+    /// What its guest does not need of its memory.
+    released: Mutex<Released>,
     /// How many characters it has printed, in all its lives.
     printed: AtomicU64,
     /// The line that it has begun to write to the log.
@@ -198,6 +204,7 @@ impl Hosted {
             alarm: alarm::FIRST_SERVICE + number,
             typed: Mutex::new(Keyboard::default()),
             ports: Mutex::new(Ports::new(spec.port_names())),
+            released: Mutex::new(Released::default()),
             printed: AtomicU64::new(0),
             line: Mutex::new(heapless::String::new()),
             service: Once::new(),
@@ -375,6 +382,7 @@ impl Hosted {
             typed.is_resized = typed.size != 0;
             drop(typed);
             self.ports.lock().begin(vm.lifecycle.boots() + 1);
+            self.released.lock().clear();
         }
         if let Some(service) = self.service.get() {
             service.reset();
@@ -437,6 +445,20 @@ impl Hosted {
         self.reaching(vm).for_each(|(service, number)| service.detach(number));
         self.look_elsewhere();
         self.lends().is_none_or(Driven::take_back)
+    }
+
+    /// Takes as much as goes at once of the memory that the guest does not need.
+    pub fn take_released(&self) -> Parts {
+        self.released.lock().take(AT_ONCE)
+    }
+
+    /// Does something while these parts of a VM's memory are not reached by this service.
+    pub fn without(&self, vm: &Vm, parts: &Parts, act: impl FnOnce()) {
+        let members = self.reaching(vm).fold(0, |all, (_, number)| all | 1 << number);
+        match self.service.get().filter(|_| members != 0) {
+            Some(service) => service.without(members, parts, act),
+            None => act(),
+        }
     }
 
     /// Returns the service, if it reaches the memory of a VM, with each member that this is.

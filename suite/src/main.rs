@@ -7,6 +7,7 @@ macro_rules! println {
 }
 
 mod ablation;
+mod balloon;
 mod bench_errors;
 mod benching;
 mod boards;

@@ -3,10 +3,10 @@
 
 use super::scenario::Scenario;
 use super::{
-    ablation, boards, boards_power, boards_x86, console, disks, drives, entropy, flat, gicv2, guests,
-    guests_power, guests_x86, hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations,
-    mitigations_power, modes, networks, pause, plain, refusals, refusals_x86, scale, server, services,
-    services_arm64, sharing, sharing_power, spared, statistics, uplinks, windows,
+    ablation, balloon, boards, boards_power, boards_x86, console, disks, drives, entropy, flat, gicv2,
+    guests, guests_power, guests_x86, hostile_x86, hour, linux, linux_power, linux_x86, measuring,
+    mitigations, mitigations_power, modes, networks, pause, plain, refusals, refusals_x86, scale, server,
+    services, services_arm64, sharing, sharing_power, spared, statistics, uplinks, windows,
 };
 
 /// Those of the usual run and of the long one.
@@ -36,6 +36,7 @@ pub fn all() -> Vec<Scenario> {
         services_arm64::scenarios().into(),
         disks::scenarios(),
         drives::scenarios(),
+        balloon::scenarios(),
         entropy::scenarios(),
         console::scenarios(),
         networks::scenarios(),
@@ -65,7 +66,8 @@ mod tests {
 
     use super::*;
 
-    const SERVICES: [&str; 11] = [
+    const SERVICES: [&str; 12] = [
+        "balloon",
         "console",
         "disk",
         "doorbell",

@@ -56,6 +56,10 @@ pub struct Service<S> {
     crashes: AtomicU32,
     /// What those have for it who cannot enter it.
     wanted: Wanted,
+    /// What it had no memory for: it handles that when it has begun anew.
+    starved: Wanted,
+    /// What it was offered then.
+    unheard: Mutex<Option<Typed>>,
     /// What it has for the physical CPU that alone runs it, if there is one.
     own: Option<Box<Own>>,
     /// Whether VMs come and go while it runs.
@@ -123,6 +127,8 @@ impl<S: Space> Service<S> {
             begins: AtomicU8::new(EMPTY),
             crashes: AtomicU32::new(0),
             wanted: Wanted::new(),
+            starved: Wanted::new(),
+            unheard: Mutex::new(None),
             own: None,
             is_shared,
             members: Mutex::new(members),
@@ -313,6 +319,8 @@ impl<S: Space> Service<S> {
         }
         self.alone(|| {
             self.wanted.take();
+            self.starved.take();
+            self.unheard.lock().take();
             self.silence();
             self.device.iter().for_each(Device::forgive);
             self.lines.store(0, Ordering::Relaxed);
@@ -374,24 +382,18 @@ impl<S: Space> Service<S> {
         }
     }
 
-    /// Does something while nobody reaches these whole blocks of a member's memory by this service, which is mapped on demand: nobody is inside, and
-    /// who is next misses them. For a VM that runs, none of whose vCPUs is in its guest or in an exit.
+    /// Does something while nobody reaches these whole blocks of a VM's memory by this service, which are mapped on demand: nobody is inside, and
+    /// who is next misses them. The VM, which is these `members`, a bit for each, runs, but none of its vCPUs is in its guest or in an exit.
     ///
     /// Whoever takes blocks from several services is inside all of them at once. Two that do so would wait for each other without end, so
     /// there is one at a time.
-    pub fn without<T>(&self, member: usize, guest: Range<u64>, act: impl FnOnce() -> T) -> T {
+    pub fn without<T>(&self, members: u64, blocks: &[Range<u64>], act: impl FnOnce() -> T) -> T {
         let act = || {
-            let members = self.members.lock();
-            let windows = members.get(member).map(|member| member.reached.windows.as_slice());
-            for window in windows.unwrap_or_default().iter().filter(|window| window.on_demand) {
-                let from = guest.start.saturating_sub(window.guest);
-                let to = guest.end.saturating_sub(window.guest).min(window.size);
-                if from < to {
-                    // SAFETY: inside the gate.
-                    unsafe { self.space.withdraw(window, from..to) };
+            for (number, member) in self.members.lock().iter().enumerate() {
+                if members >> number & 1 != 0 {
+                    member.reached.windows.iter().for_each(|window| self.withdraw(window, blocks));
                 }
             }
-            drop(members);
             act()
         };
         if let Some(own) = self.own.as_deref() {
@@ -404,9 +406,21 @@ impl<S: Space> Service<S> {
         while let Some(pending) = self.gate.leave() {
             // The VM runs: what has come meanwhile is not lost.
             self.wanted.add(pending);
-            self.outside.call(1 << member | owners(pending));
+            self.outside.call(members | owners(pending));
         }
         done
+    }
+
+    /// Takes away what of these blocks is in a window, for who is inside.
+    fn withdraw(&self, window: &Window, blocks: &[Range<u64>]) {
+        for blocks in blocks.iter().filter(|_| window.on_demand) {
+            let from = blocks.start.saturating_sub(window.guest);
+            let to = blocks.end.saturating_sub(window.guest).min(window.size);
+            if from < to {
+                // SAFETY: inside the gate.
+                unsafe { self.space.withdraw(window, from..to) };
+            }
+        }
     }
 
     /// Does something while nobody is inside. What waits meanwhile belongs to a life that is over; if others share the service it is

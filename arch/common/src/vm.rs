@@ -110,6 +110,13 @@ impl<V: Vcpu> Vm<V> {
         begins
     }
 
+    /// Begins a short pause, for what is done while no vCPU is in its guest. Nothing if the VM does not run, or is paused already.
+    pub fn begin_short_pause(&self) {
+        if self.lifecycle.phase() == Phase::Running && self.pause.begin_short() {
+            self.raise_all(Reasons::STOP);
+        }
+    }
+
     /// Says whether vCPU `index`, which is out of its guest and whose timers do not ring, is to stay there because its VM is paused.
     /// `paused` is called once in each pause, by the last vCPU that has left. Asked behind the attention word.
     pub fn is_held(&self, index: usize, paused: impl FnOnce()) -> bool {

@@ -10,7 +10,7 @@ use crate::error::BundleError;
 use crate::port_error::PortError;
 use crate::service::{ServiceDevice, ServiceSpec};
 use crate::service_error::{ServiceError, ServiceLabel};
-use crate::spec::{Mapping, VmSpec};
+use crate::spec::VmSpec;
 use crate::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS};
 
 /// A port of a network: a PCI function of one VM. Its number among the network's ports is that of the VM as a member of the service.
@@ -57,9 +57,6 @@ impl PortSpec {
         }
         if !Self::QUEUES.contains(&self.queues) {
             return Err(PortError::Queues(self.queues));
-        }
-        if vm.mapping == Mapping::FromPool {
-            return Err(PortError::Pooled);
         }
         Image::parse(service.program, vm.machine.elf()).map(|_| ()).map_err(PortError::Program)
     }

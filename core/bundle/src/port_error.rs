@@ -25,8 +25,6 @@ pub enum PortError {
     Rate(u64),
     /// Its device has this many pairs of queues.
     Queues(u16),
-    /// The memory of its VM comes from a pool.
-    Pooled,
     /// The program of its network is none for its VM.
     Program(image::Error),
     /// An earlier port is of a later service.
@@ -59,9 +57,6 @@ impl fmt::Display for PortError {
             Self::Queues(queues) => {
                 write!(f, "it has {queues} pairs of queues; give it 1 to {MAX_PAIRS}")
             }
-            Self::Pooled => f.write_str(
-                "the memory of its VM comes from a pool; give that VM memory of its own (mapping \"on-demand\")",
-            ),
             Self::Program(error) => write!(f, "its network's program cannot be used for its VM: {error}"),
             Self::Order => f.write_str("it follows a port of a later service; order them by their services"),
             Self::SameVm(other) => {

@@ -32,6 +32,8 @@ choices! {
         Console = "console",
         /// Named ports of a virtio console, which is no terminal: a PCI function, of which a VM has one.
         Ports = "ports",
+        /// A memory balloon, by which free memory goes back to the pool: a PCI function, of which a VM has one.
+        Balloon = "balloon",
     }
 }
 
@@ -39,7 +41,7 @@ impl ServiceDevice {
     /// Says whether it is a PCI function of its one VM.
     #[must_use]
     pub const fn is_function(self) -> bool {
-        matches!(self, Self::Pci | Self::Entropy | Self::Console | Self::Ports)
+        matches!(self, Self::Pci | Self::Entropy | Self::Console | Self::Ports | Self::Balloon)
     }
 }
 
@@ -137,12 +139,10 @@ impl ServiceSpec<'_> {
             (None, ServiceDevice::Network) => Err(ServiceError::NetworkMemory),
             (Some(_), ServiceDevice::Network) => Err(ServiceError::NetworkVm),
             (None, _) => Err(ServiceError::VmMissing),
-            (Some(_), ServiceDevice::Entropy | ServiceDevice::Console | ServiceDevice::Ports)
-                if !self.memory =>
-            {
-                Err(ServiceError::FunctionMemory(self.device.name()))
+            (Some(_), device) if device.is_function() && device != ServiceDevice::Pci && !self.memory => {
+                Err(ServiceError::FunctionMemory(device.name()))
             }
-            (Some(vm), _) => self.check_with(vms.get(vm).ok_or(ServiceError::NoVm(vm))?),
+            (Some(vm), _) => self.check_with(vms.get(vm).ok_or(ServiceError::NoVm(vm))?, disks),
         }
     }
 
@@ -178,9 +178,14 @@ impl ServiceSpec<'_> {
     }
 
     /// Checks that it can serve its VM.
-    fn check_with(&self, vm: &VmSpec<'_>) -> Result<(), ServiceError> {
-        if self.memory && vm.mapping == Mapping::FromPool {
-            return Err(ServiceError::Pooled);
+    fn check_with(&self, vm: &VmSpec<'_>, disks: &[DiskSpec<'_>]) -> Result<(), ServiceError> {
+        let is_pooled = vm.mapping == Mapping::FromPool;
+        let drives = self.disk.and_then(|disk| disks.get(disk)).is_some_and(|disk| disk.drive.is_some());
+        if drives && is_pooled {
+            return Err(ServiceError::PooledDrive);
+        }
+        if self.device == ServiceDevice::Balloon && !is_pooled {
+            return Err(ServiceError::NoPool);
         }
         Image::parse(self.program, vm.machine.elf()).map(|_| ()).map_err(ServiceError::Program)
     }

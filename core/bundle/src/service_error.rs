@@ -45,8 +45,10 @@ pub enum ServiceError {
     TooManyFunctions,
     /// Its device has this name, is a PCI function that reaches its VM's memory, and does not.
     FunctionMemory(&'static str),
-    /// It reaches its VM's memory, which comes from a pool.
-    Pooled,
+    /// Its disk is behind a controller of the machine, and its VM's memory comes from a pool.
+    PooledDrive,
+    /// It is a balloon, and its VM's memory comes from no pool.
+    NoPool,
     /// It is a network and serves one VM.
     NetworkVm,
     /// It is a network and does not reach its VMs' memory.
@@ -114,7 +116,8 @@ impl fmt::Display for ServiceError {
             Self::FunctionMemory(device) => {
                 write!(f, "its device is `{device}`, so it must reach its VM's memory")
             }
-            Self::Pooled => f.write_str("it reaches the memory of its VM, which comes from a pool; give that VM memory of its own (mapping \"on-demand\")"),
+            Self::PooledDrive => f.write_str("its disk is behind a controller of the machine, and its VM's memory comes from a pool; give that VM memory of its own (mapping \"on-demand\")"),
+            Self::NoPool => f.write_str("it is a balloon, so the memory of its VM must come from a pool (mapping \"from-pool\")"),
             Self::NetworkVm => f.write_str("it is a network, whose VMs its ports name; name none of its own"),
             Self::NetworkMemory => f.write_str("it is a network, so it must reach its VMs' memory"),
             Self::UplinkDevice => f.write_str("it has an uplink, so its device must be `network`"),

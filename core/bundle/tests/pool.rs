@@ -5,7 +5,8 @@ mod common;
 
 use common::{program, vm};
 use turnstile_bundle::{
-    Bundle, BundleError, Mapping, PortSpec, ServiceDevice, ServiceSpec, SpecError, VmSpec, write, write_with,
+    Bundle, BundleError, DiskSpec, Drive, DriveKind, Mapping, PortSpec, ServiceDevice, ServiceSpec,
+    SpecError, VmSpec, write, write_with,
 };
 
 const MIB: u64 = 1 << 20;
@@ -40,32 +41,31 @@ fn pools_and_vms_that_do_not_fit_are_refused() {
     assert_eq!(problem(&vms[..1], 64 * MIB), BundleError::PoolUnused);
 }
 
-#[test]
-fn services_do_not_reach_memory_of_a_pool() {
-    let program = program(183);
-    let vms = [pooled("a", &[0], 64 * MIB)];
-    let plain = ServiceSpec {
+/// A service that reaches its VM's memory.
+fn reaching(program: &[u8]) -> ServiceSpec<'_> {
+    ServiceSpec {
         name: "s",
-        program: &program,
+        program,
         vm: Some(0),
         device: ServiceDevice::Uart,
         limit: ServiceSpec::LIMIT,
-        memory: false,
+        memory: true,
         disk: None,
         joins: None,
         uplink: None,
         ports: "",
         cpu: None,
-    };
-    let problem = |service, ports: &[PortSpec]| {
-        write_with(&vms, &[service], &[], ports, 64 * MIB).map(|_| ()).map_err(|error| error.to_string())
-    };
-    assert_eq!(problem(plain, &[]), Ok(()));
-    let reaches = problem(ServiceSpec { memory: true, ..plain }, &[]).unwrap_err();
-    assert!(reaches.contains("which comes from a pool; give that VM memory of its own"), "{reaches}");
-    let network = ServiceSpec { vm: None, device: ServiceDevice::Network, memory: true, ..plain };
+    }
+}
+
+#[test]
+fn services_reach_memory_of_a_pool_but_no_controller_does() {
+    let program = program(183);
+    let vms = [pooled("a", &[0], 64 * MIB), vm("b", &[1])];
+    let (uart, other) = (reaching(&program), ServiceSpec { name: "t", vm: Some(1), ..reaching(&program) });
+    let network = ServiceSpec { name: "lan", vm: None, device: ServiceDevice::Network, ..uart };
     let port = PortSpec {
-        service: 0,
+        service: 1,
         vm: 0,
         mac: [2, 0, 0, 0, 0, 1],
         guard: false,
@@ -73,6 +73,37 @@ fn services_do_not_reach_memory_of_a_pool() {
         rate: None,
         queues: 1,
     };
-    let reaches = problem(network, &[port]).unwrap_err();
-    assert!(reaches.contains("the memory of its VM comes from a pool"), "{reaches}");
+    write_with(&vms, &[uart, network], &[], &[port], 64 * MIB).unwrap();
+    let drive = Drive { kind: DriveKind::Nvme, number: 0, partition: None, trusted: true };
+    let disk =
+        DiskSpec { name: "d", image: None, size: 0, read_only: false, writes: None, drive: Some(drive) };
+    let problem = |service: ServiceSpec<'_>| {
+        let disk_of = ServiceSpec { device: ServiceDevice::Pci, disk: Some(0), ..service };
+        write_with(&vms, &[disk_of], &[disk], &[], 64 * MIB).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(problem(other), Ok(()));
+    let refused = problem(uart).unwrap_err();
+    assert!(
+        refused.contains("behind a controller of the machine, and its VM's memory comes from a pool"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn balloons_are_of_vms_that_have_memory_from_a_pool() {
+    let program = program(183);
+    let vms = [pooled("a", &[0], 64 * MIB), vm("b", &[1])];
+    let balloon = ServiceSpec { device: ServiceDevice::Balloon, ..reaching(&program) };
+    let problem = |services: &[ServiceSpec<'_>]| {
+        write_with(&vms, services, &[], &[], 64 * MIB).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(problem(&[balloon]), Ok(()));
+    let refused = |service: ServiceSpec<'_>, why: &str| {
+        let refused = problem(&[service]).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    };
+    refused(ServiceSpec { vm: Some(1), ..balloon }, "must come from a pool (mapping \"from-pool\")");
+    refused(ServiceSpec { memory: false, ..balloon }, "its device is `balloon`, so it must reach");
+    let second = problem(&[balloon, ServiceSpec { name: "t", ..balloon }]).unwrap_err();
+    assert!(second.contains("the same device of the same VM"), "{second}");
 }

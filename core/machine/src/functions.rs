@@ -12,6 +12,8 @@ pub enum FunctionKind {
     Entropy,
     /// A console, or ports of one.
     Console,
+    /// A memory balloon.
+    Balloon,
 }
 
 /// The PCI functions of a guest, in the order of their slots, of which the first has number 1.
@@ -23,8 +25,10 @@ pub struct Functions {
     networks: u64,
     /// A bit for each: whether it is a source of random numbers.
     entropy: u64,
-    /// A bit for each: whether it is a console. What is none of these is a disk.
+    /// A bit for each: whether it is a console.
     consoles: u64,
+    /// A bit for each: whether it is a balloon. What is none of these is a disk.
+    balloons: u64,
 }
 
 impl Functions {
@@ -36,6 +40,7 @@ impl Functions {
             FunctionKind::Network => self.networks |= bit,
             FunctionKind::Entropy => self.entropy |= bit,
             FunctionKind::Console => self.consoles |= bit,
+            FunctionKind::Balloon => self.balloons |= bit,
         }
         self.count += 1;
     }
@@ -54,6 +59,8 @@ impl Functions {
             FunctionKind::Entropy
         } else if self.consoles & bit != 0 {
             FunctionKind::Console
+        } else if self.balloons & bit != 0 {
+            FunctionKind::Balloon
         } else {
             FunctionKind::Disk
         }

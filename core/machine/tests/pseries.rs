@@ -206,7 +206,8 @@ fn a_core_has_its_threads() {
 #[test]
 fn functions_are_described_as_firmware_would_find_them() {
     let mut functions = Functions::default();
-    for kind in [FunctionKind::Network, FunctionKind::Disk, FunctionKind::Entropy, FunctionKind::Console] {
+    use FunctionKind::{Balloon, Console, Disk, Entropy, Network};
+    for kind in [Network, Disk, Entropy, Console, Balloon] {
         functions.push(kind);
     }
     let plan = boot::plan(&Source { functions, ..source(b"flat") }, &PARTITION).unwrap();
@@ -226,6 +227,7 @@ fn functions_are_described_as_firmware_would_find_them() {
     assert_eq!(kind("/pci@800000020000000/scsi@2"), [0x1042, 0x01_8000]);
     assert_eq!(kind("/pci@800000020000000/ethernet@1"), [0x1041, 0x02_0000]);
     assert_eq!(kind("/pci@800000020000000/pci1af4,1044@3"), [0x1044, 0xff_0000]);
+    assert_eq!(kind("/pci@800000020000000/pci1af4,1045@5"), [0x1045, 0xff_0000]);
     let firmware = fdt.find_node("/rtas").unwrap();
     // Two names, of which one is longer than the writer takes.
     for function in [Function::ChangeMsi, Function::QueryInterruptSource] {

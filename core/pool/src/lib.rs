@@ -11,6 +11,8 @@
 
 extern crate alloc;
 
+mod released;
+
 use alloc::boxed::Box;
 
 /// The atomics: the real ones, or the model checker's.
@@ -21,6 +23,7 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 }
 
+pub use released::{Parts, Released};
 use sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// Blocks whose bits are in a word.

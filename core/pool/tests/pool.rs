@@ -3,9 +3,10 @@
 #![cfg(not(loom))]
 
 use std::collections::BTreeSet;
+use std::slice;
 
 use proptest::prelude::*;
-use turnstile_pool::Pool;
+use turnstile_pool::{Pool, Released};
 
 const BASE: u64 = 0x4000_0000;
 const BLOCK: u64 = 2 << 20;
@@ -54,4 +55,32 @@ proptest! {
             prop_assert_eq!(pool.free_bytes() + taken.len() as u64 * BLOCK, pool.bytes());
         }
     }
+}
+
+#[test]
+fn what_is_named_is_taken_once_and_no_more_of_it_than_goes_at_once() {
+    let mut released = Released::default();
+    assert!(
+        released.add(0..2 * BLOCK)
+            && released.add(2 * BLOCK..3 * BLOCK)
+            && released.add(8 * BLOCK..9 * BLOCK)
+    );
+    assert_eq!(released.count(), 2, "what lies behind it is a part of it");
+    assert_eq!(released.take(2 * BLOCK).as_slice(), [8 * BLOCK..9 * BLOCK, 2 * BLOCK..3 * BLOCK]);
+    assert_eq!(released.count(), 1, "the rest waits");
+    assert_eq!(released.take(9 * BLOCK).as_slice(), slice::from_ref(&(0..2 * BLOCK)));
+    assert!((released.count(), released.take(BLOCK).len()) == (0, 0), "once");
+}
+
+#[test]
+fn too_many_parts_are_refused_and_those_before_stay() {
+    let mut released = Released::default();
+    let part = |number: u64| 2 * number * BLOCK..(2 * number + 1) * BLOCK;
+    assert!((0..32).all(|number| released.add(part(number))));
+    assert!(!released.add(part(32)) && released.count() == 32);
+    assert!(released.add(63 * BLOCK..64 * BLOCK), "behind the last one");
+    assert_eq!(released.take(u64::MAX).len(), 32);
+    assert!(released.add(part(32)));
+    released.clear();
+    assert_eq!(released.count(), 0);
 }

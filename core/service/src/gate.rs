@@ -66,6 +66,11 @@ impl Pending {
         Self(1 << (queue % Self::QUEUES))
     }
 
+    /// Returns the bits of these queues.
+    pub const fn doorbells(queues: u64) -> Self {
+        Self(queues & ((1 << Self::QUEUES) - 1))
+    }
+
     /// Returns the queues that have rung, as bits.
     #[inline(always)] // A mask.
     pub const fn queues(self) -> u64 {
@@ -261,6 +266,11 @@ impl Wanted {
     pub fn add(&self, pending: Pending) {
         // Release: whoever handles it sees what the caller wrote before.
         self.0.fetch_or(pending.0, Ordering::Release);
+    }
+
+    /// Says whether all of `pending` is there, for who alone takes it.
+    pub fn has(&self, pending: Pending) -> bool {
+        Pending(self.0.load(Ordering::Relaxed)).has(pending)
     }
 
     /// Takes all of it.

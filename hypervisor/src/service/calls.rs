@@ -2,6 +2,7 @@
 //! What calls of services reach.
 
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use turnstile_bundle::ServiceDevice;
@@ -180,6 +181,17 @@ impl Outside for Hosted {
 
     fn touch(&self, member: usize, address: u64) -> Result<u64, Touch> {
         self.members.get(member).map_or(Err(Touch::Foreign), |member| member.vm.reach(address))
+    }
+
+    fn give_up(&self, guest: Range<u64>) -> Option<u64> {
+        let vm = self.owner().filter(|vm| vm.is_pooled())?;
+        let mut released = self.released.lock();
+        if guest.is_empty() && released.count() != 0 {
+            vm.begin_short_pause();
+        } else if !guest.is_empty() && !released.add(guest) {
+            return None;
+        }
+        Some(released.count())
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

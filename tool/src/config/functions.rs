@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Makes services of the PCI functions that a VM has by a key of its own: its entropy device, its console, its named ports.
+//! Makes services of the PCI functions that a VM has by a key of its own: its entropy device, its console, its named ports, its
+//! balloon.
 
 use std::ops::Range;
 
@@ -23,7 +24,7 @@ struct Kind {
 }
 
 /// In the order of their slots, of which new ones come last: what a guest has keeps its slot.
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     Kind {
         name: "entropy",
         device: ServiceDevice::Entropy,
@@ -45,6 +46,13 @@ const KINDS: [Kind; 3] = [
         program: "ports",
         limit: *ServiceSpec::LIMITS.end(),
         place: |vm| vm.ports.first().map(|port| &port.span),
+    },
+    Kind {
+        name: "balloon",
+        device: ServiceDevice::Balloon,
+        program: "balloon",
+        limit: disk::LIMIT,
+        place: |vm| vm.balloon.as_ref(),
     },
 ];
 

@@ -115,7 +115,8 @@ impl Loader<'_> {
                     let mmio = vm.machine.arm64().is_some_and(|arm64| arm64.virtio == Transport::Mmio);
                     let (entropy, console) =
                         (vm.entropy.is_some(), vm.console.is_some() || !vm.ports.is_empty());
-                    let drivers = Drivers { entropy, mmio, console };
+                    let balloon = vm.balloon.is_some();
+                    let drivers = Drivers { entropy, mmio, console, balloon };
                     let initrd = setup::debian::initrd_with(self.layout, self.isa, flavour, drivers)?;
                     Some(initrd.into())
                 }

@@ -152,6 +152,8 @@ pub struct Vm {
     pub networks: Vec<Port>,
     /// Where it says that it has an entropy device, if it has one.
     pub entropy: Option<Range<usize>>,
+    /// Where it says that it has a balloon, if it has one.
+    pub balloon: Option<Range<usize>>,
     /// Where it says that its console is a virtio console, if it is one.
     pub console: Option<Range<usize>>,
     /// The names of its ports.
@@ -383,11 +385,11 @@ fn read_root(
     config.pool = pool.map_or(0, |pool| pool.value);
     config.services = service::finish(all, &config.vms, problems);
     config.ports = network::ports(&config.services, &config.vms, problems);
-    problems.extend(pool::reached(&config));
     problems.extend(network::no_card(&networks, config.machine.board));
     problems.extend(controllers::no_controller(&disks, &networks, config.machine.board));
     problems.extend(guard::unguarded(&networks, &disks, config.machine.board));
     config.disks = disks;
+    problems.extend(pool::suits(&config));
     Some(config)
 }
 

@@ -297,6 +297,7 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         disks: draft.disks,
         networks: draft.networks,
         entropy: draft.entropy,
+        balloon: draft.balloon,
         console: draft.console,
         ports: draft.ports,
     })

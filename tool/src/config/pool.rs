@@ -69,21 +69,28 @@ pub fn judge(pool: Option<&At<u64>>, vms: &[VmDraft], problems: &mut Vec<Problem
     }
 }
 
-/// Says which services reach memory that comes from a pool: there are none that wait for a block.
-pub fn reached(config: &Config) -> Vec<Problem> {
-    let is_reached = |index: usize| {
-        let served = config.services.iter().any(|service| service.vm == Some(index) && service.memory);
-        let connected = config.ports.iter().any(|port| port.vm == index);
-        served || connected
+/// Says what VMs have that goes with a pool alone, or not with one.
+pub fn suits(config: &Config) -> Vec<Problem> {
+    let is_driven = |index: usize| {
+        let mut disks = config.services.iter().filter(|service| service.vm == Some(index));
+        disks.any(|service| service.disk.is_some_and(|disk| config.disks[disk].device.is_some()))
     };
-    let vms = config.vms.iter().enumerate();
-    let help = "take its disks, networks, ports, entropy device, virtio console and services with `memory` out, or write \
-                mapping = \"on-demand\"";
-    vms.filter(|(index, vm)| vm.mapping == Mapping::FromPool && is_reached(*index))
-        .map(|(_, vm)| {
-            let what =
-                format!("a service reaches the memory of `{}`, which comes from a pool", vm.name.value);
-            Problem::new(vm.name.span.clone(), what, help)
-        })
-        .collect()
+    let mut problems = Vec::new();
+    for (index, vm) in config.vms.iter().enumerate() {
+        let is_pooled = vm.mapping == Mapping::FromPool;
+        if is_pooled && is_driven(index) {
+            let what = format!(
+                "`{}` has a disk behind a controller of the machine, and its memory comes from a pool",
+                vm.name.value
+            );
+            problems.push(Problem::new(vm.name.span.clone(), what, "write mapping = \"on-demand\""));
+        }
+        if let Some(span) = vm.balloon.clone().filter(|_| !is_pooled) {
+            let what = format!("`{}` has a balloon, and its memory does not come from a pool", vm.name.value);
+            let help =
+                "write mapping = \"from-pool\" in the VM, and [pool] with its size, or take `balloon` out";
+            problems.push(Problem::new(span, what, help));
+        }
+    }
+    problems
 }

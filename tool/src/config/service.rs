@@ -95,6 +95,7 @@ impl Service {
             (ServiceDevice::Entropy, _) => "entropy device",
             (ServiceDevice::Console, _) => "virtio console",
             (ServiceDevice::Ports, _) => "service of ports",
+            (ServiceDevice::Balloon, _) => "balloon",
             (_, Some(_)) => "disk",
             _ => "service",
         }
@@ -343,6 +344,7 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
                 ServiceDevice::Entropy => "give the VMs CPUs of their own by `cpus`, or take `entropy` out",
                 ServiceDevice::Console => "give the VMs CPUs of their own by `cpus`, or take `console` out",
                 ServiceDevice::Ports => "give the VMs CPUs of their own by `cpus`, or take `ports` out",
+                ServiceDevice::Balloon => "give the VMs CPUs of their own by `cpus`, or take `balloon` out",
                 _ => "give the VMs CPUs of their own by `cpus`, or write beside-realtime = true",
             };
             problems.extend(waits.map(|what| Problem::new(place, what, help)));

@@ -20,7 +20,7 @@ use super::{DebianPart, Source, Surroundings, schedule};
 use crate::isa::Isa;
 
 /// The keys of every VM.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "name",
     "kernel",
     "initrd",
@@ -38,6 +38,7 @@ const KEYS: [&str; 19] = [
     "disks",
     "networks",
     "entropy",
+    "balloon",
     "console",
     "ports",
 ];
@@ -61,6 +62,7 @@ pub struct VmDraft {
     pub disks: Vec<At<String>>,
     pub networks: Vec<Port>,
     pub entropy: Option<Range<usize>>,
+    pub balloon: Option<Range<usize>>,
     pub console: Option<Range<usize>>,
     pub ports: Vec<At<String>>,
 }
@@ -99,7 +101,10 @@ pub fn read(
     let statistics = reader.boolean("statistics").is_some_and(|statistics| statistics.value);
     let disks = reader.words("disks", "a list of disks' names such as [\"root\"]");
     let networks = port::read_all(&mut reader);
-    let entropy = reader.boolean("entropy").filter(|entropy| entropy.value).map(|entropy| entropy.span);
+    let has = |reader: &mut Reader<'_, '_>, key| {
+        reader.boolean(key).filter(|device| device.value).map(|device| device.span)
+    };
+    let (entropy, balloon) = (has(&mut reader, "entropy"), has(&mut reader, "balloon"));
     let console = reader.choice("console", &[("serial", false), ("virtio", true)]);
     let console = console.filter(|is_virtio| is_virtio.value).map(|at| at.span);
     let ports = read_ports(&mut reader);
@@ -119,6 +124,7 @@ pub fn read(
         disks,
         networks,
         entropy,
+        balloon,
         console,
         ports,
     })

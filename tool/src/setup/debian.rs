@@ -54,12 +54,16 @@ const MMIO_DRIVERS: [&str; 1] = ["drivers/virtio/virtio_mmio"];
 /// Those of virtio consoles, likewise.
 const CONSOLE_DRIVERS: [&str; 1] = ["drivers/char/virtio_console"];
 
+/// Those of balloons, likewise.
+const BALLOON_DRIVERS: [&str; 1] = ["drivers/virtio/virtio_balloon"];
+
 /// The folders of the cache with drivers, and which ones are in each. The first is every VM's with drivers.
-const SETS: [(&str, &[&str]); 4] = [
+const SETS: [(&str, &[&str]); 5] = [
     ("drivers", &DRIVERS),
     ("drivers-entropy", &ENTROPY_DRIVERS),
     ("drivers-mmio", &MMIO_DRIVERS),
     ("drivers-console", &CONSOLE_DRIVERS),
+    ("drivers-balloon", &BALLOON_DRIVERS),
 ];
 
 /// Which drivers a VM needs beside those of disks and network devices.
@@ -71,12 +75,14 @@ pub struct Drivers {
     pub mmio: bool,
     /// Those of virtio consoles.
     pub console: bool,
+    /// Those of balloons.
+    pub balloon: bool,
 }
 
 impl Drivers {
     /// The folders of the cache with all that the VM needs.
     fn sets(self) -> Vec<(&'static str, &'static [&'static str])> {
-        let wanted = SETS.into_iter().zip([true, self.entropy, self.mmio, self.console]);
+        let wanted = SETS.into_iter().zip([true, self.entropy, self.mmio, self.console, self.balloon]);
         wanted.filter(|(_, wanted)| *wanted).map(|(set, _)| set).collect()
     }
 }
@@ -402,7 +408,7 @@ mod tests {
         let (root, cache) = (folder.path().join("root"), folder.path().join("cache"));
         let drivers =
             ["virtio/virtio", "virtio/virtio_mmio", "char/hw_random/rng-core", "char/hw_random/virtio-rng"];
-        for name in drivers.into_iter().chain(["char/virtio_console"]) {
+        for name in drivers.into_iter().chain(["char/virtio_console", "virtio/virtio_balloon"]) {
             let file = root.join(format!("lib/modules/6.1/kernel/drivers/{name}.ko"));
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, name).unwrap();
@@ -416,11 +422,12 @@ mod tests {
         assert_eq!(names("drivers-entropy"), ["15-rng-core.ko", "16-virtio-rng.ko"]);
         assert_eq!(names("drivers-mmio"), ["17-virtio_mmio.ko"]);
         assert_eq!(names("drivers-console"), ["18-virtio_console.ko"]);
-        let sets = |entropy, mmio, console| {
-            Drivers { entropy, mmio, console }.sets().into_iter().map(|(name, _)| name)
-        };
-        assert!(sets(false, false, false).eq(["drivers"]));
-        assert!(sets(false, true, false).eq(["drivers", "drivers-mmio"]));
-        assert!(sets(true, true, true).eq(["drivers", "drivers-entropy", "drivers-mmio", "drivers-console"]));
+        assert_eq!(names("drivers-balloon"), ["19-virtio_balloon.ko"]);
+        let sets = |drivers: Drivers| drivers.sets().into_iter().map(|(name, _)| name);
+        assert!(sets(Drivers::default()).eq(["drivers"]));
+        assert!(sets(Drivers { mmio: true, ..Drivers::default() }).eq(["drivers", "drivers-mmio"]));
+        assert!(sets(Drivers { balloon: true, ..Drivers::default() }).eq(["drivers", "drivers-balloon"]));
+        let all = Drivers { entropy: true, mmio: true, console: true, balloon: true };
+        assert!(sets(all).eq(SETS.map(|(name, _)| name)));
     }
 }

@@ -146,6 +146,11 @@ impl Demand {
         self.pooled.get().as_deref().filter(|_| self.ram.contains(address))
     }
 
+    /// Says whether its blocks come from a pool.
+    pub fn is_pooled(&self) -> bool {
+        self.pooled.get().is_some()
+    }
+
     /// Gives whole blocks back to the pool, as [`Pooled::give_back`] does; returns how many.
     ///
     /// # Safety

@@ -236,6 +236,11 @@ impl Vm {
         self.demand.reach(address)
     }
 
+    /// Says whether its memory comes from a pool. From [`Vm::prepare`] until it is given back.
+    pub fn is_pooled(&self) -> bool {
+        self.demand.is_pooled()
+    }
+
     /// Gives whole blocks of its memory back to the pool that they came from; returns how many. For who came out last in a pause, while all
     /// vCPUs are out, when no service reaches these blocks any more.
     pub fn give_back(&self, blocks: Range<u64>) -> u64 {

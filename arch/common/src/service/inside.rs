@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 use turnstile_service::gate::Pending;
 
-use super::members::{Member, News, Reached, owners, senders};
+use super::members::{ABSENT as WITHOUT, Member, News, Reached, owners, senders};
 use super::space::answered;
 use super::{
     ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Touch, Typed, Window,
@@ -20,6 +20,8 @@ enum Crash {
     Late,
     Panic,
     Killed,
+    /// It needs memory of a pool that has none: nobody is to blame. What it was to handle waits.
+    Starved,
 }
 
 impl fmt::Display for Crash {
@@ -29,6 +31,7 @@ impl fmt::Display for Crash {
             Self::Late => "took longer than it may",
             Self::Panic => "gave up",
             Self::Killed => "was killed",
+            Self::Starved => "waits for memory",
         })
     }
 }
@@ -38,6 +41,9 @@ const ABSENT: Answer = Answer { value: u64::MAX, lines: 0, count: 0, words: [0; 
 
 /// How often an event is handed to a service that crashes on it.
 const TRIES: u32 = 2;
+
+/// How long what a service had no memory for waits, in nanoseconds.
+const STARVED: u64 = 1_000_000;
 
 /// How many crashes are reported one by one; later ones only if their number is a power of two.
 const REPORTED: u32 = 8;
@@ -91,13 +97,18 @@ impl<S: Space> Service<S> {
             }
         }
         if pending.has(Pending::INPUT) {
-            let typed = self.outside.typed();
+            // Before anything new: of what it was offered in vain, nobody else knows any more.
+            let typed = self.unheard.lock().take().unwrap_or_else(|| self.outside.typed());
             let Typed { port, count, characters, position, size, is_news } = typed;
             if count == 0 && !is_news {
                 return;
             }
             let event = Event::new(Kind::Input, [port, count, characters, position, size]);
             let taken = handle(event).value.min(count);
+            if self.starved.has(Pending::INPUT) {
+                *self.unheard.lock() = Some(typed);
+                return;
+            }
             if taken == 0 && count != 0 {
                 // It offers no room while it takes nothing of what there is. Before others are asked whether there is more: what they post then
                 // stays.
@@ -169,6 +180,13 @@ impl<S: Space> Service<S> {
                 }
                 // Whoever is killed is not to blame.
                 Err(Crash::Killed) => {}
+                Err(Crash::Starved) if is_access(&event) => tries -= 1,
+                // The program begins anew without the member that was the reason.
+                Err(Crash::Starved) if self.is_shared => {}
+                Err(Crash::Starved) => {
+                    self.postpone(&event);
+                    return Answer::default();
+                }
                 Err(_) => tries -= 1,
             }
         }
@@ -184,6 +202,38 @@ impl<S: Space> Service<S> {
             self.set_lines(0, [0; 2], 0, meanwhile);
         }
         ABSENT
+    }
+
+    /// Has an event that needs no answer come again, when a pool may have memory for what it is about.
+    #[cold]
+    fn postpone(&self, event: &Event) {
+        self.starved.add(match event.kind() {
+            Some(Kind::Doorbell) => Pending::doorbells(event.0[1]),
+            Some(Kind::Interrupt) => Pending::INTERRUPT,
+            Some(Kind::Input) => Pending::INPUT,
+            _ => Pending::ALARM,
+        });
+        self.outside.alarm(S::now().saturating_add(STARVED));
+    }
+
+    /// A shared service goes on without a member whose memory the pool has no room for.
+    #[cold]
+    fn do_without(&self, member: usize) {
+        if self.is_shared {
+            let now = S::now();
+            self.members.lock().get_mut(member).into_iter().for_each(|member| member.be_absent(now));
+            // It comes back with whatever is next.
+            self.outside.alarm(now.saturating_add(WITHOUT));
+        }
+    }
+
+    /// Has members come back of which it is time, or whose guest waits for the answer to this event.
+    #[cold]
+    fn admit(&self, event: &Event) {
+        let (now, awaited) = (S::now(), if is_access(event) { senders(event) } else { 0 });
+        for (number, member) in self.members.lock().iter_mut().enumerate() {
+            member.come_back(now, awaited >> number & 1 != 0);
+        }
     }
 
     /// What is kept may be the reason why it crashes on an event: it is forgotten. Of a shared service that is what is kept of those from
@@ -224,6 +274,7 @@ impl<S: Space> Service<S> {
             Some(left) => left,
             None => {
                 if self.begins.load(Ordering::Relaxed) != RUNS {
+                    self.admit(event);
                     // SAFETY: the caller's promise.
                     unsafe { self.begin(meanwhile)? };
                 }
@@ -259,7 +310,13 @@ impl<S: Space> Service<S> {
         unsafe { self.tell_of_members(|news| news == News::Left, meanwhile)? };
         // SAFETY: as before.
         unsafe { self.tell_of_members(|_| true, meanwhile)? };
-        self.begins.store(RUNS, Ordering::Relaxed);
+        // As long as it does without somebody, each event looks whether that one comes back.
+        let is_whole = !self.members.lock().iter().any(Member::is_absent);
+        self.begins.store(if is_whole { RUNS } else { CHANGED }, Ordering::Relaxed);
+        if let Some(pending) = self.starved.take() {
+            // Whoever is inside finds it on the way out, and that is the caller: the alarm that was to remind of it may be the program's now.
+            let _ = self.gate.post(pending);
+        }
         Ok(())
     }
 
@@ -436,9 +493,7 @@ impl<S: Space> Service<S> {
                 }
                 Left::Fault => {
                     // SAFETY: as above.
-                    if !unsafe { self.supply(meanwhile) } {
-                        return Err((Crash::Fault, left));
-                    }
+                    unsafe { self.supply(meanwhile) }.map_err(|crash| (crash, left))?;
                     if self.gate.is_killed() {
                         return Err((Crash::Killed, Left::Interrupt));
                     }
@@ -450,30 +505,35 @@ impl<S: Space> Service<S> {
         }
     }
 
-    /// The service was left with a fault. If it has touched memory of a member that is mapped on demand, does what a touch of the guest does,
-    /// and says so: the service may repeat what it did.
+    /// The service was left with a fault. If it has touched memory of a member that is mapped on demand, does what a touch of the guest does:
+    /// the service may repeat what it did. It does not wait inside for memory that somebody has to give back first, who may wait for it to leave.
     #[cold]
-    unsafe fn supply(&self, meanwhile: &mut impl Meanwhile) -> bool {
+    unsafe fn supply(&self, meanwhile: &mut impl Meanwhile) -> Result<(), Crash> {
         // SAFETY: the caller's promise.
-        let Some(address) = (unsafe { self.space.missed() }) else { return false };
-        let Some((member, window)) = self.on_demand(address) else { return false };
+        let address = unsafe { self.space.missed() }.ok_or(Crash::Fault)?;
+        let (member, window) = self.on_demand(address).ok_or(Crash::Fault)?;
         let offset = address - window.address;
         // A service is not late because it was the first that touched something.
         // SAFETY: as above.
         let touched = unsafe {
             self.space.excuse(|| {
                 let touched = self.outside.touch(member, window.guest + offset);
-                if matches!(touched, Err(Touch::Again | Touch::Dry)) {
+                if touched == Err(Touch::Again) {
                     meanwhile.wait();
                 }
                 touched
             })
         };
         match touched {
-            Err(Touch::Foreign) => false,
-            Err(_) => true,
+            Err(Touch::Foreign) => Err(Crash::Fault),
+            Err(Touch::Dry) => {
+                self.do_without(member);
+                Err(Crash::Starved)
+            }
+            Err(_) => Ok(()),
             // SAFETY: as above; it is cleared, because it is mapped for the guest.
-            Ok(host) => unsafe { self.space.supply(&window, offset, host) },
+            Ok(host) if unsafe { self.space.supply(&window, offset, host) } => Ok(()),
+            Ok(_) => Err(Crash::Fault),
         }
     }
 
@@ -506,6 +566,9 @@ impl<S: Space> Service<S> {
             Some(Call::PortName) if !self.is_shared => {
                 return self.outside.port_name(first, second).unwrap_or(abi::REFUSED);
             }
+            Some(Call::Release) if !self.is_shared => {
+                return self.give_up(first, second).unwrap_or(abi::REFUSED);
+            }
             Some(Call::Random) => return self.outside.random().unwrap_or(abi::REFUSED),
             Some(Call::Message) if self.message(third, first, second, meanwhile) => {}
             Some(Call::Decode) if self.decode(first, second, third) => {}
@@ -519,6 +582,19 @@ impl<S: Space> Service<S> {
         let (port, count) = abi::split_port_count(argument);
         let is_port = !self.is_shared && count <= abi::CHARACTERS;
         is_port.then(|| self.outside.send(port, count, words)).flatten()
+    }
+
+    /// The guest does not need these blocks, if they are memory of its VM that is mapped on demand.
+    fn give_up(&self, address: u64, length: u64) -> Option<u64> {
+        let has = |window: &Window| {
+            let offset = address.wrapping_sub(window.guest);
+            window.on_demand && offset < window.size && length <= window.size - offset
+        };
+        let are_blocks = address.is_multiple_of(abi::BLOCK) && length.is_multiple_of(abi::BLOCK);
+        // No lock is held outside.
+        let is_own = self.members.lock().iter().any(|member| member.reached.windows.iter().any(has));
+        let may = length == 0 || are_blocks && is_own;
+        may.then(|| self.outside.give_up(address..address.wrapping_add(length))).flatten()
     }
 
     /// Sends a message to a member, if it is there. Most are for the vCPU on this CPU, whose request the service has just handled.
@@ -612,12 +688,20 @@ impl<S: Space> Service<S> {
                 self.outside.alarm(0);
             }
         }
+        if crash == Crash::Starved {
+            return;
+        }
         let number = self.crashes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if number <= REPORTED || number.is_power_of_two() {
             let explained = Explained { space: &self.space, left };
             self.outside.crashed(number, format_args!("service {} {crash}\n{explained}", self.name));
         }
     }
+}
+
+/// Says whether somebody waits for the answer. What a program reads for that of its VM's memory, a driver has written, so it is there.
+fn is_access(event: &Event) -> bool {
+    matches!(event.kind(), Some(Kind::Read | Kind::Write | Kind::TerminalRead | Kind::TerminalWrite))
 }
 
 /// Where a service was left.

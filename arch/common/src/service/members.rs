@@ -11,6 +11,9 @@ use turnstile_service::gate::Pending;
 
 use super::{Storage, Window};
 
+/// How long a shared service does without a member whose memory the pool has no room for, in nanoseconds. It begins anew for that, which the others notice.
+pub(super) const ABSENT: u64 = 100_000_000;
+
 /// What the configuration says of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Port {
@@ -44,6 +47,10 @@ pub(super) struct Member {
     told: u64,
     /// What the program keeps is of this life.
     is_kept: bool,
+    /// The program is not to know of it before this time, in nanoseconds, because the pool had no memory for it.
+    absent_until: Option<u64>,
+    /// When that was over or will be, if it has been absent in this life.
+    dry_until: u64,
 }
 
 /// What the program does not know yet of a member.
@@ -60,18 +67,42 @@ impl Member {
     pub const fn new(port: Port, always: bool) -> Self {
         let lives = always as u64;
         let reached = Reached { windows: Vec::new(), storage: None };
-        Self { port, reached, life: lives, lives, told: 0, is_kept: false }
+        Self { port, reached, life: lives, lives, told: 0, is_kept: false, absent_until: None, dry_until: 0 }
     }
 
     /// A new life begins, with this memory.
     pub fn join(&mut self, reached: Reached) {
         self.lives += 1;
         (self.life, self.reached, self.is_kept) = (self.lives, reached, false);
+        (self.absent_until, self.dry_until) = (None, 0);
     }
 
     /// The life is over.
     pub fn leave(&mut self) {
         (self.life, self.reached, self.is_kept) = (0, Reached::default(), false);
+        (self.absent_until, self.dry_until) = (None, 0);
+    }
+
+    /// The pool has no memory for it: the program does without it for a while. Who comes back before that and is the reason again begins as a new device:
+    /// a driver takes its time to set one up, for which the others have rest.
+    pub const fn be_absent(&mut self, now: u64) {
+        if now < self.dry_until {
+            self.forget_kept();
+        }
+        self.dry_until = now.saturating_add(ABSENT);
+        self.absent_until = Some(self.dry_until);
+    }
+
+    /// It may come back, if it is time, or its guest waits for an answer.
+    pub fn come_back(&mut self, now: u64, is_awaited: bool) {
+        if self.absent_until.is_some_and(|until| is_awaited || now >= until) {
+            self.absent_until = None;
+        }
+    }
+
+    /// Says whether the program does without it.
+    pub const fn is_absent(&self) -> bool {
+        self.absent_until.is_some()
     }
 
     /// The program begins anew, and knows of nobody.
@@ -90,6 +121,8 @@ impl Member {
             None
         } else if self.told != 0 {
             Some(News::Left)
+        } else if self.is_absent() {
+            None
         } else {
             Some(News::Joined(self.is_kept))
         }

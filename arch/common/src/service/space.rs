@@ -284,6 +284,12 @@ pub trait Outside: Sync {
     /// # Errors
     /// What has become of the touch, if it is not mapped yet.
     fn touch(&self, member: usize, address: u64) -> Result<u64, Touch>;
+    /// The guest of the VM with which the service is alone does not need these whole blocks of its memory, which go back to the pool that they came from
+    /// when all vCPUs have left their guests. Of no bytes: has them leave. Returns how many such parts have not gone yet; `None` if its memory
+    /// comes from no pool, or if there are too many.
+    fn give_up(&self, _guest: Range<u64>) -> Option<u64> {
+        None
+    }
     /// The service has crashed, for the `number`th time, and is started anew.
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>);
 }

@@ -2,7 +2,7 @@
 //! Services that are scripts.
 
 use core::sync::atomic::{AtomicBool, AtomicU64};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::format;
@@ -35,6 +35,11 @@ enum Step {
     Fault,
     /// It touches an address where nothing is mapped.
     Miss(u64),
+}
+
+std::thread_local! {
+    /// The time.
+    static NOW: Cell<u64> = const { Cell::new(9) };
 }
 
 #[derive(Default)]
@@ -90,7 +95,7 @@ impl Space for Script {
     unsafe fn enter(&self, event: &Event) -> Left {
         self.hear(format!("{:?} {}", event.kind().unwrap(), event.0[1]));
         if event.kind() == Some(Kind::Doorbell) {
-            assert_eq!(event.0[2], 9, "the time");
+            assert_eq!(event.0[2], NOW.get(), "the time");
         }
         if matches!(event.kind(), Some(Kind::Memory | Kind::Attach | Kind::Device)) {
             self.events.lock().unwrap().push(*event);
@@ -126,7 +131,7 @@ impl Space for Script {
     }
 
     fn now() -> u64 {
-        9
+        NOW.get()
     }
 
     fn is_late(&self) -> bool {
@@ -256,6 +261,11 @@ impl Outside for World {
     fn touch(&self, member: usize, address: u64) -> Result<u64, Touch> {
         self.say(format!("touch {member}: {address:x}"));
         self.touched.lock().unwrap().pop_front().map_or(Ok(BLOCK_HOST), Err)
+    }
+
+    fn give_up(&self, guest: Range<u64>) -> Option<u64> {
+        self.say(format!("give up {guest:x?}"));
+        Some(3)
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

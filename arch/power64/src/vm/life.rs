@@ -59,6 +59,11 @@ impl Vm {
         partition::set(self.lpid(), 0, 0);
     }
 
+    /// Says whether its memory comes from a pool. From [`Vm::prepare`] until it is given back.
+    pub fn is_pooled(&self) -> bool {
+        self.life().ram.pooled().is_some()
+    }
+
     /// Gives whole blocks of its memory back to the pool that they came from, but those that the hypervisor or the interrupt controller keeps
     /// addresses of; returns how many. For who came out last in a pause, while all vCPUs are out, when no service reaches these blocks any
     /// more.

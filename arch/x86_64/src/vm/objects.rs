@@ -180,6 +180,11 @@ impl Vm {
         self.life().ram.reach(address, || lapic::is_pending())
     }
 
+    /// Says whether its memory comes from a pool. From [`Vm::prepare`] until it is given back.
+    pub fn is_pooled(&self) -> bool {
+        self.life().ram.pooled().is_some()
+    }
+
     /// Gives whole blocks of its memory back to the pool that they came from, but those that the hypervisor keeps addresses of; returns how
     /// many. For who came out last in a pause, while all vCPUs are out, when no service reaches these blocks any more.
     pub fn give_back(&self, blocks: Range<u64>) -> u64 {

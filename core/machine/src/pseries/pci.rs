@@ -35,6 +35,9 @@ const ENTROPY: Kind = Kind { node: "pci1af4,1044", device: 0x1044, class: 0xff_0
 
 const CONSOLE: Kind = Kind { node: "pci1af4,1043", device: 0x1043, class: 0x07_8000 };
 
+/// As that of random numbers.
+const BALLOON: Kind = Kind { node: "pci1af4,1045", device: 0x1045, class: 0xff_0000 };
+
 /// Describes the host bridge and its functions.
 pub(super) fn bridge(fdt: &mut FdtWriter, functions: &Functions) -> Result<(), Error> {
     let bus = PCI.base as u32;
@@ -55,6 +58,7 @@ pub(super) fn bridge(fdt: &mut FdtWriter, functions: &Functions) -> Result<(), E
             FunctionKind::Network => &NETWORK,
             FunctionKind::Entropy => &ENTROPY,
             FunctionKind::Console => &CONSOLE,
+            FunctionKind::Balloon => &BALLOON,
         };
         function(fdt, slot, kind)?;
     }

@@ -300,6 +300,7 @@ impl Machine {
             ServiceDevice::Pci
             | ServiceDevice::Network
             | ServiceDevice::Entropy
+            | ServiceDevice::Balloon
             | ServiceDevice::Console
             | ServiceDevice::Ports => {
                 let window = map.virtio.device(slot.saturating_sub(1) as usize);

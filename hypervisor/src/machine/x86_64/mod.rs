@@ -198,6 +198,7 @@ impl Machine {
             ServiceDevice::Pci
             | ServiceDevice::Network
             | ServiceDevice::Entropy
+            | ServiceDevice::Balloon
             | ServiceDevice::Console
             | ServiceDevice::Ports => {
                 return Site::Function(self.function(slot));

@@ -34,12 +34,41 @@ fn pools_that_cannot_be() {
 }
 
 #[test]
-fn services_do_not_reach_memory_of_a_pool() {
-    let problem = "a service reaches the memory of `a`, which comes from a pool";
-    let entropy = format!("{}{POOL}", pooled("entropy = true\n"));
-    expect(&entropy, &[("\"a\"", problem, "mapping = \"on-demand\"")]);
-    let port = format!("{}{POOL}[[network]]\nname = \"lan\"\n", pooled("networks = [\"lan\"]\n"));
-    expect(&port, &[("\"a\"", problem, "mapping = \"on-demand\"")]);
-    let service = "[[service]]\nname = \"s\"\nprogram = \"uart\"\nvm = \"a\"\n";
-    assert!(parse_text(&format!("{}{POOL}{service}", pooled(""))).is_ok(), "who does not reach it");
+fn a_vm_with_memory_from_a_pool_has_what_others_have() {
+    let all =
+        "entropy = true\nconsole = \"virtio\"\nports = [\"agent\"]\nballoon = true\nnetworks = [\"lan\"]\n";
+    let text = format!("{}{POOL}[[network]]\nname = \"lan\"\n", pooled(all));
+    let config = parse_text(&text).unwrap();
+    let names: Vec<&str> = config.services.iter().map(|service| service.name.value.as_str()).collect();
+    assert_eq!(names, ["lan", "entropy-a", "console-a", "ports-a", "balloon-a"]);
+    assert!(parse_text(&format!("{}{POOL}", pooled("balloon = false\n"))).unwrap().services.is_empty());
+}
+
+#[test]
+fn disks_of_the_machine_do_not_reach_memory_of_a_pool() {
+    let disk = "[[disk]]\nname = \"root\"\ndevice = \"nvme0\"\ntrusted = true\n";
+    expect(
+        &format!("{}{POOL}{disk}", pooled("disks = [\"root\"]\n")),
+        &[(
+            "\"a\"",
+            "a disk behind a controller of the machine, and its memory comes from a pool",
+            "on-demand",
+        )],
+    );
+}
+
+#[test]
+fn balloons_that_cannot_be() {
+    let problem = "`a` has a balloon, and its memory does not come from a pool";
+    for mapping in ["", "mapping = \"at-start\"\n", "mapping = \"on-demand\"\n"] {
+        let text = format!("{MINIMAL}{mapping}balloon = true\n");
+        expect(&text, &[("true", problem, "write mapping = \"from-pool\" in the VM, and [pool]")]);
+        assert!(parse_text(&text.replace("true", "false")).is_ok());
+    }
+    let text = format!("{}{POOL}", pooled("balloon = \"yes\"\n"));
+    expect(&text, &[("\"yes\"", "`balloon` must be true or false", "")]);
+    let waits = "the balloon `balloon-a` may keep the real-time VM `b` waiting: `a` shares a CPU with it";
+    let shared = pooled(&format!("{SHARED}balloon = true\n"));
+    let other = format!("{}{SHARED}realtime = 5\n", MINIMAL.replace("\"a\"", "\"b\""));
+    expect(&format!("{shared}{other}{POOL}"), &[("true", waits, "or take `balloon` out")]);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Services that reach memory of VMs that is mapped on demand.
 
+use core::slice;
+
 use super::*;
 
 /// A window on such memory; [`Script`] says that it is at its guest address and 1000h.
@@ -100,7 +102,7 @@ fn blocks_that_are_taken_are_missed_and_nothing_that_has_come_is_lost() {
     let (service, world) = left_by(&[Step::Done(5, 0)]);
     assert_eq!(access(&service), 5);
     heard(&service);
-    let done = service.without(0, 0x1_1000..0x1_3000, || {
+    let done = service.without(1, slice::from_ref(&(0x1_1000..0x1_3000)), || {
         assert_eq!(heard(&service), ["withdraw 10000: 1000..3000"], "nobody reaches them by then");
         assert!(service.gate.is_inside(), "nobody else is");
         assert!(service.gate.post(Pending::doorbell(0)).is_none());
@@ -113,10 +115,229 @@ fn blocks_that_are_taken_are_missed_and_nothing_that_has_come_is_lost() {
     assert!(unsafe { service.look(&mut Wanted(0)) });
     assert_eq!(heard(&service), ["Doorbell 1"]);
     for guest in [0..0x1_0000, 0x1_4000..0x2_0000] {
-        service.without(0, guest, || ());
+        service.without(1, &[guest], || ());
         assert_eq!(heard(&service), [""; 0], "what is mapped from the start, and what is behind");
     }
-    service.without(0, 0xf000..0x1_8000, || ());
-    service.without(9, 0..0x10_0000, || ());
-    assert_eq!(heard(&service), ["withdraw 10000: 0..4000"]);
+    service.without(1 << 9, slice::from_ref(&(0..0x10_0000)), || ());
+    service.without(1, &[0xf000..0x1_2000, 0x1_3000..0x1_8000], || ());
+    assert_eq!(heard(&service), ["withdraw 10000: 0..2000", "withdraw 10000: 3000..4000"]);
+}
+
+/// What a service without memory is left for: nothing, on a CPU that need not look.
+fn starve(service: &Service<Script>, world: &World, pending: Pending) {
+    world.touched.lock().unwrap().push_back(Touch::Dry);
+    let mut cpu = Wanted(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(pending, &mut cpu) };
+    assert_eq!(cpu.0, 0, "not at once");
+    assert!(!service.gate.is_inside(), "who gives memory back may have to enter");
+}
+
+#[test]
+fn a_service_that_finds_the_pool_empty_leaves_and_comes_again() {
+    for (pending, again) in [
+        (Pending::doorbell(3), "Doorbell 8"),
+        (Pending::ALARM, "Alarm 9"),
+        (Pending::INTERRUPT, "Interrupt 9"),
+    ] {
+        let (service, world) = left_by(&[Step::Done(5, 0), Step::Miss(0x1_1000)]);
+        access(&service);
+        heard(&service);
+        starve(&service, world, pending);
+        assert_eq!(said(world), ["touch 0: 10000", "alarm 1000009"]);
+        assert_eq!(service.figures().crashes, 0, "nobody is to blame");
+        heard(&service);
+        // The alarm, which may be the program's own by then, or any other event.
+        let mut cpu = Wanted(0);
+        // SAFETY: as above.
+        unsafe { service.post(Pending::doorbell(0), &mut cpu) };
+        assert_eq!(cpu.0, 1, "it looks behind that");
+        // SAFETY: as above.
+        assert!(unsafe { service.look(&mut cpu) });
+        let heard = heard(&service);
+        assert_eq!(heard[0], "begin true", "what is kept stays");
+        assert!(heard.ends_with(&["Doorbell 1".to_string(), again.to_string()]), "{heard:?}");
+        // SAFETY: as above.
+        assert!(!unsafe { service.look(&mut cpu) }, "once");
+    }
+}
+
+#[test]
+fn what_was_typed_for_a_service_without_memory_waits() {
+    let (service, world) = left_by(&[Step::Done(5, 0), Step::Miss(0x1_1000)]);
+    access(&service);
+    world.size.store(0x50, Ordering::Relaxed);
+    world.is_resized.store(true, Ordering::Relaxed);
+    starve(&service, world, Pending::INPUT);
+    said(world);
+    service.space.steps.lock().unwrap().extend([Step::Done(0, 0); 4]);
+    heard(&service);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::ALARM, &mut Wanted(0)) };
+    // SAFETY: as above.
+    assert!(unsafe { service.look(&mut Wanted(0)) });
+    assert_eq!(heard(&service).last().unwrap(), "Input 0", "the size, of which nobody else knows");
+    assert!(service.unheard.lock().is_none());
+    // A new life has a terminal, too, but not this event.
+    world.is_resized.store(true, Ordering::Relaxed);
+    service.space.steps.lock().unwrap().extend([Step::Miss(0x1_1000)]);
+    starve(&service, world, Pending::INPUT);
+    service.reset();
+    assert!(service.unheard.lock().is_none() && !service.starved.has(Pending::INPUT));
+}
+
+#[test]
+fn who_waits_for_an_answer_is_not_kept_waiting_for_memory() {
+    let (service, world) = left_by(&[Step::Miss(0x1_1000)]);
+    service.space.steps.lock().unwrap().extend([
+        Step::Done(0, 0),
+        Step::Done(0, 0),
+        Step::Done(0, 0),
+        Step::Miss(0x1_1000),
+    ]);
+    world.touched.lock().unwrap().extend([Touch::Dry; 2]);
+    assert_eq!(access(&service), u64::MAX, "as an absent device");
+    assert_eq!((service.figures().crashes, service.begins.load(Ordering::Relaxed)), (0, EMPTY));
+}
+
+#[test]
+fn a_device_whose_rings_are_gone_begins_as_new() {
+    let (service, world) = left_by(&[Step::Done(5, 0)]);
+    access(&service);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::KILL, &mut Wanted(0)) };
+    // Two pieces of memory; then what it reads when it is to go on with what is kept.
+    service.space.steps.lock().unwrap().extend([Step::Done(0, 0), Step::Done(0, 0), Step::Miss(0x1_1000)]);
+    world.touched.lock().unwrap().push_back(Touch::Dry);
+    heard(&service);
+    assert_eq!(access(&service), 0);
+    let heard = heard(&service);
+    let begins: Vec<&String> = heard.iter().filter(|what| what.starts_with("begin")).collect();
+    assert_eq!(begins, ["begin true", "begin false"], "{heard:?}");
+}
+
+#[test]
+fn a_service_gives_up_whole_blocks_of_its_vm_alone() {
+    const B: u64 = abi::BLOCK;
+    let (service, world) = service(&[Step::Done(0, 0); 4]);
+    let later = Window { size: 4 * B, ..on_demand(8 * B) };
+    service.attach(0, vec![window(0), Window { size: 4 * B, ..window(4 * B) }, later], None).unwrap();
+    access(&service);
+    let result = |first, second| {
+        heard(&service);
+        let call = Step::Call(Call::Release, [first, second, 0]);
+        service.space.steps.lock().unwrap().extend([call, Step::Done(0, 0)]);
+        access(&service);
+        heard(&service)[1].clone()
+    };
+    let refused = format!("resume Some({})", abi::REFUSED);
+    for (address, length) in [
+        (8 * B + 1, B),
+        (8 * B, B + 1),
+        (7 * B, B),
+        (8 * B, 5 * B),
+        (12 * B, B),
+        (4 * B, B),
+        (8 * B, B.wrapping_neg()),
+        (B.wrapping_neg(), B),
+    ] {
+        assert_eq!(result(address, length), refused, "{address:x} {length:x}");
+    }
+    assert_eq!(said(world), [""; 0]);
+    for (address, length) in [(8 * B, 4 * B), (11 * B, B), (0, 0)] {
+        assert_eq!(result(address, length), "resume Some(3)", "{address:x} {length:x}");
+    }
+    assert_eq!(said(world), ["give up 1000000..1800000", "give up 1600000..1800000", "give up 0..0"]);
+    let (service, world) = shared(&[]);
+    service.attach(1, vec![Window { size: 4 * B, ..on_demand(8 * B) }], None).unwrap();
+    access_of(&service, 1);
+    service.space.steps.lock().unwrap().extend([Step::Call(Call::Release, [8 * B, B, 0])]);
+    access_of(&service, 1);
+    assert!(!said(world).iter().any(|what| what.starts_with("give")), "whose it would be nobody says");
+}
+
+/// A shared service of two members whose memory is mapped on demand, which has handled something.
+fn shared_pool() -> (Service<Script>, &'static World) {
+    let (service, world) = shared(&[]);
+    (0..2).for_each(|member| service.attach(member, vec![on_demand(0x1_0000 << member)], None).unwrap());
+    access_of(&service, 0);
+    heard(&service);
+    events(&service);
+    (service, world)
+}
+
+/// It is rung by a member, and touches memory of the second one that is not there.
+fn ring_dry(service: &Service<Script>, world: &World, queue: u64) {
+    service.space.steps.lock().unwrap().push_back(Step::Miss(0x2_1000));
+    world.touched.lock().unwrap().push_back(Touch::Dry);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::doorbell(queue), &mut Wanted(0)) };
+}
+
+/// Which members it is told of, and what is kept of them.
+fn joined(service: &Service<Script>) -> Vec<(u64, u64)> {
+    let joined = events(service).into_iter().filter(|(kind, _)| *kind == Kind::Attach);
+    joined.map(|(_, [kept, _, member, ..])| (member, kept)).collect()
+}
+
+#[test]
+fn a_shared_service_does_without_a_member_that_the_pool_has_no_memory_for() {
+    let (service, world) = shared_pool();
+    ring_dry(&service, world, 0);
+    assert_eq!(said(world), ["touch 1: 20000", "alarm 100000009"]);
+    assert_eq!(joined(&service), [(0, 1)], "the others are there at once");
+    assert_eq!(heard(&service).last().unwrap(), "Doorbell 1", "what they did is done");
+    assert_eq!(service.figures().crashes, 0);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::doorbell(1), &mut Wanted(0)) };
+    assert_eq!(joined(&service), []);
+    NOW.set(100_000_009);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::doorbell(0), &mut Wanted(0)) };
+    assert_eq!(joined(&service), [(1, 1)], "with what is kept, and nobody else begins anew");
+    assert_eq!(service.begins.load(Ordering::Relaxed), RUNS);
+    ring_dry(&service, world, 0);
+    assert_eq!(joined(&service), [(0, 1)]);
+    NOW.set(300_000_000);
+    access_of(&service, 0);
+    assert_eq!(joined(&service), [(1, 1)], "it had its time");
+}
+
+#[test]
+fn who_reads_a_register_comes_back_and_is_a_new_device_if_it_is_the_reason_again() {
+    let (service, world) = shared_pool();
+    ring_dry(&service, world, 4);
+    assert_eq!(joined(&service), [(0, 1)]);
+    access_of(&service, 1);
+    assert_eq!(joined(&service), [(1, 1)], "its guest waits for the answer");
+    ring_dry(&service, world, 4);
+    NOW.set(200_000_000);
+    access_of(&service, 0);
+    assert_eq!(joined(&service), [(0, 1), (1, 0)]);
+    service.detach(1);
+    service.attach(1, vec![on_demand(0x2_0000)], None).unwrap();
+    access_of(&service, 1);
+    joined(&service);
+    NOW.set(250_000_000);
+    ring_dry(&service, world, 4);
+    service.detach(1);
+    service.attach(1, vec![on_demand(0x2_0000)], None).unwrap();
+    access_of(&service, 0);
+    assert_eq!(joined(&service), [(0, 1), (1, 0)], "another life was never absent");
+    ring_dry(&service, world, 4);
+    NOW.set(400_000_000);
+    access_of(&service, 0);
+    assert_eq!(joined(&service), [(0, 1), (1, 1)], "nor is it blamed for the one before");
+}
+
+#[test]
+fn an_access_that_finds_no_memory_again_and_again_ends() {
+    let (service, world) = shared_pool();
+    for _ in 0..4 {
+        service.space.steps.lock().unwrap().extend([Step::Miss(0x2_1000); 1]);
+        world.touched.lock().unwrap().push_back(Touch::Dry);
+        // Both members are told of in between.
+        service.space.steps.lock().unwrap().extend([Step::Done(0, 0); 4]);
+    }
+    assert_eq!(access_of(&service, 1), u64::MAX);
 }
