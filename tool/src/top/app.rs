@@ -170,11 +170,11 @@ pub(crate) mod tests {
         let mut app = app();
         assert_eq!(
             app.memory().unwrap(),
-            "linux 64MiB · quiet 6MiB of 512MiB, waits · pool: 1018MiB of 1GiB free"
+            "linux 64MiB · quiet 6MiB of 512MiB, waits · (pool) 1018MiB of 1GiB free"
         );
         press(&mut app, "f");
         assert_eq!(app.filter(), Some("linux"));
-        assert_eq!(app.memory().unwrap(), "linux 64MiB · pool: 1018MiB of 1GiB free");
+        assert_eq!(app.memory().unwrap(), "linux 64MiB · (pool) 1018MiB of 1GiB free");
         press(&mut app, "f");
         assert_eq!(app.filter(), None, "the other VM keeps none");
     }

@@ -129,7 +129,7 @@ impl Reading {
         let meant =
             self.vms.iter().enumerate().filter(move |(index, _)| only.is_none_or(|only| only == *index));
         let vms = meant.filter_map(|(_, vm)| Some((vm.name.as_str(), vm.memory?.text())));
-        vms.chain(self.pool.map(|pool| ("pool:", pool.text())))
+        vms.chain(self.pool.map(|pool| ("(pool)", pool.text())))
     }
 
     /// Says whether no exit has ended between an earlier reading and this one.

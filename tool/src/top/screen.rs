@@ -163,7 +163,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("m-1 · by rate · costs since the last reading · every 1 s"), "{text}");
         assert!(
-            lines[1].starts_with(" memory: linux 64MiB · quiet 6MiB of 512MiB, waits · pool: 1018MiB"),
+            lines[1].starts_with(" memory: linux 64MiB · quiet 6MiB of 512MiB, waits · (pool) 1018MiB"),
             "{text}"
         );
         assert!(lines[2].starts_with("reason"), "{text}");
