@@ -119,17 +119,38 @@ fn every_message_down_reads_back() {
     }
 }
 
+/// The CRC-32 of a payload, by the reflected polynomial, bit by bit.
+fn crc(payload: &[u8]) -> [u8; 4] {
+    let crc = !(payload.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    }));
+    crc.to_le_bytes()
+}
+
 /// The form on the line is fixed by the version: this is one frame, byte for byte.
 #[test]
 fn the_form_of_a_frame_is_fixed() {
     let frame = frame(&DONE);
     assert_eq!(frame[..5], [0, START, 7, 7, 2]);
-    // The CRC-32 of the payload 07 02, by the reflected polynomial, bit by bit.
-    let crc = !([7u8, 2].iter().fold(u32::MAX, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
-    }));
-    assert_eq!(frame[5..9], crc.to_le_bytes());
+    assert_eq!(frame[5..9], crc(&[7, 2]));
     assert_eq!(frame[9..], [0]);
+}
+
+/// A frame is intact and of a known message, but a field has no such value.
+#[test]
+fn figures_of_memory_that_cannot_be_are_no_message() {
+    for (waits, is_known) in [(1, true), (2, false), (0xff, false)] {
+        let payload = [15, 3, 5, 6, waits];
+        let stuffed = [&payload[..], &crc(&payload)].concat();
+        assert!(!stuffed.contains(&0), "nothing is to be stuffed");
+        let line = [&[0, START, stuffed.len() as u8 + 1][..], &stuffed, &[0]].concat();
+        let mut decoder = Decoder::<UpLink>::new();
+        let (last, rest) = line.split_last().unwrap();
+        assert!(rest.iter().all(|byte| decoder.push(*byte).is_none()));
+        let memory = Item::Message(Up::Memory { vm: 3, bytes: 5, limit: 6, waits: true });
+        assert_eq!(decoder.push(*last), is_known.then_some(memory), "{waits}");
+        assert_eq!((decoder.unknown(), decoder.damaged()), (u32::from(!is_known), 0));
+    }
 }
 
 #[test]
