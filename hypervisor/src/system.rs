@@ -261,6 +261,10 @@ impl Receiver for System {
                     |guest| if guest.report_statistics() { Outcome::Accepted } else { Outcome::NotKept },
                 )
             }
+            Command::Memory => {
+                self.report_memory();
+                Outcome::Accepted
+            }
             Command::KillService { service } => match self.services.get(usize::from(service)) {
                 None => Outcome::NoSuchService,
                 Some(service) if service.kill() => Outcome::Accepted,
@@ -283,6 +287,16 @@ impl System {
             self.guests.iter().map(|guest| (guest.vm, guest.state(), guest.room())),
         );
         self.services.iter().for_each(|service| service.introduce());
+    }
+
+    /// Sends how much memory the VMs have. Nobody is asked: they take and give meanwhile.
+    fn report_memory(&self) {
+        for guest in &self.guests {
+            line::memory(guest.vm, guest.machine.memory(guest.vm));
+        }
+        if let Some((bytes, free)) = shared::pool_bytes() {
+            line::pool(bytes, free);
+        }
     }
 
     fn with(&self, vm: u8, f: impl FnOnce(&Guest) -> Outcome) -> Outcome {

@@ -6,6 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use turnstile::failure::Result;
+use turnstile::memory::{Memory, Pool};
 use turnstile::session::{self, Heard, Notice, PortOf};
 use turnstile::top::collector::Collector;
 
@@ -319,6 +320,10 @@ impl<'a> Player<'a> {
             }
             Heard::Paused { vm } => record.pauses.push((*vm, None)),
             Heard::Resumed { vm, microseconds } => record.pauses.push((*vm, Some(*microseconds))),
+            Heard::Memory { vm, bytes, limit, waits } => {
+                record.memory.push((*vm, Memory { bytes: *bytes, limit: *limit, waits: *waits }));
+            }
+            Heard::Pool { bytes, free } => record.pools.push(Pool { bytes: *bytes, free: *free }),
             Heard::Reply { command, outcome } => record.answers.push((*command, *outcome)),
             Heard::Crashed { text, .. } => record.crashes.push(text.clone()),
             Heard::Fault { text } => record.fault = Some(text.clone()),

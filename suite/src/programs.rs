@@ -3,6 +3,7 @@
 //! their state is lost or another VM's, and that what is typed comes back.
 
 use turnstile::isa::Isa;
+use turnstile::memory::{Memory, Pool};
 use turnstile_link::{Command, StopReason};
 
 use super::scenario::{Ending, Record, Scenario, Step, guest};
@@ -37,30 +38,60 @@ pub fn restarts_on_demand(isa: Isa, memory: &str) -> Scenario {
     })
 }
 
+/// How often the memory of a VM is read that has the pool for itself.
+const READINGS: usize = 3;
+
 /// Two guests that reset themselves again and again and want more memory from a pool than it has: one waits for what the other gives back
 /// when it ends. Each finds zeroes in all of its memory, whatever the other has left there. One that waits can be stopped, and the other
-/// goes on with all that it had.
+/// goes on with all that it had. How much that is the hypervisor says whenever it is asked.
 pub fn restarts_from_pool(isa: Isa, memory: &str, pool: &str) -> Scenario {
     // More lives than the pool has blocks: one that is lost in each is missed.
     const RESTARTS: u32 = 20;
     let vm = |name| guest(name, "restart", memory, "mapping = \"from-pool\"");
     let config = format!("{}{}[pool]\nsize = \"{pool}\"\n", vm("first"), vm("second"));
-    let steps = vec![
+    let mut steps = vec![
         Step::Started(0, 1),
         Step::Started(1, 1),
         // One has nothing more to get by then, or both.
         Step::Wait(300),
+        Step::Tell(Command::Memory),
         // Not waited for by their reasons: they may be about to reset themselves.
         Step::Tell(Command::Stop { vm: 0 }),
         Step::Started(1, RESTARTS),
-        Step::Tell(Command::Stop { vm: 1 }),
     ];
+    // One may be between two lives.
+    steps.extend((0..READINGS).flat_map(|_| [Step::Tell(Command::Memory), Step::Wait(10)]));
+    steps.push(Step::Tell(Command::Stop { vm: 1 }));
     Scenario::at(isa, "restart/from-pool", config, steps).limit(300).judge(|record| {
         match [0, 1].into_iter().find(|vm| record.console(*vm).contains("@error")) {
             Some(vm) => Err(format!("memory that VM {vm} touched first was not zero")),
-            None => Ok(()),
+            None => has_memory_of_pool(record),
         }
     })
+}
+
+/// Of two VMs that want more than the pool has, the first one was stopped between the first reading and the others.
+fn has_memory_of_pool(record: &Record) -> Result<(), String> {
+    let of =
+        |vm| record.memory.iter().filter(|(of, _)| *of == vm).map(|(_, memory)| *memory).collect::<Vec<_>>();
+    let (stopped, alone) = (of(0), of(1));
+    let is_possible = |(memory, pool): (&Memory, &Pool)| {
+        memory.bytes <= memory.limit && !memory.waits && pool.free >= pool.bytes - memory.limit
+    };
+    let is_good = match (&stopped[..], &alone[..]) {
+        ([first, stopped @ ..], [second, alone @ ..]) => {
+            first.bytes + second.bytes > 0
+                && stopped.iter().all(|memory| (memory.bytes, memory.waits) == (0, false) && memory.limit > 0)
+                && alone.iter().any(|memory| memory.bytes > 0)
+                && alone.iter().zip(record.pools.iter().skip(1)).filter(|both| is_possible(*both)).count()
+                    == READINGS
+        }
+        _ => false,
+    };
+    match is_good {
+        true => Ok(()),
+        false => Err(format!("they have no such memory: {:?} {:?}", record.memory, record.pools)),
+    }
 }
 
 /// Interrupts as many as can be, each accounted for.

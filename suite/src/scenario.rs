@@ -5,6 +5,7 @@ use std::path::Path;
 
 use turnstile::failure::Result;
 use turnstile::isa::Isa;
+use turnstile::memory::{Memory, Pool};
 use turnstile::qemu::Boot;
 use turnstile::top::reading::Reading;
 use turnstile_link::{Command, Outcome, StopReason};
@@ -127,6 +128,10 @@ pub struct Record {
     pub stops: Vec<(u8, StopReason)>,
     /// The answers to commands.
     pub answers: Vec<(Command, Outcome)>,
+    /// How much memory VMs had, whenever that was asked for.
+    pub memory: Vec<(u8, Memory)>,
+    /// How much of the pool was free, then.
+    pub pools: Vec<Pool>,
     /// The pauses of all VMs and their ends: for how many microseconds they were.
     pub pauses: Vec<(u8, Option<u64>)>,
     /// A VM that wrote to its console while it was paused.

@@ -147,8 +147,10 @@ fn a_machine_in_the_background_is_its_own_and_ends_when_it_is_stopped() {
     let session = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(3).unwrap();
     assert_eq!(session, machine.process, "no terminal's end reaches it");
     let name = format!("m-{}", machine.process);
-    let row = predicates::str::is_match(format!(r"{name} +\d+ s +one +running +1 +1")).unwrap();
-    folder.turnstile().arg("ls").assert().success().stdout(row);
+    let row =
+        predicates::str::is_match(format!(r"{name} +\d+ s +one +running +6MiB of 16MiB +1 +1")).unwrap();
+    let pool = contains("1018MiB free").and(contains("6MiB of 1GiB"));
+    folder.turnstile().arg("ls").assert().success().stdout(row.and(pool));
     let output = folder.turnstile().args(["ls", "--json"]).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let listed = &report["machines"][0];
@@ -157,8 +159,11 @@ fn a_machine_in_the_background_is_its_own_and_ends_when_it_is_stopped() {
         (&1.into(), &name.into(), &true.into())
     );
     assert_eq!(listed["process"].to_string(), machine.process);
-    let vm = serde_json::json!({ "name": "one", "vcpus": 1, "state": "running", "starts": 1 });
+    let memory = serde_json::json!({ "bytes": 6 << 20, "limit": 16 << 20, "waits": false });
+    let vm =
+        serde_json::json!({ "name": "one", "vcpus": 1, "state": "running", "starts": 1, "memory": memory });
     assert_eq!(listed["vms"][0], vm);
+    assert_eq!(listed["pool"], serde_json::json!({ "bytes": 1 << 30, "free": 1018 << 20 }));
     machine.command(&["top", "--once"]).assert().code(1).stderr(contains("keeps statistics"));
     machine.command(&["stop", "m"]).assert().success();
     let left: Vec<_> = fs::read_dir(folder.path().join("turnstile")).unwrap().collect();
@@ -352,6 +357,8 @@ fn what_keeps_a_machine_from_the_background_is_said() {
 fn why_a_machine_in_the_background_failed_is_kept() {
     let folder = Folder::with_vms(&["one"]);
     let machine = Machine::start(&folder, "hang");
+    // Nor does it say how much memory it has: it is listed all the same.
+    assert_eq!(machine.vms(), [running(1)]);
     let path = format!("/proc/{0}/task/{0}/children", machine.process);
     let qemu = fs::read_to_string(path).unwrap();
     assert!(Command::new("kill").args(["-KILL", qemu.trim()]).status().unwrap().success());

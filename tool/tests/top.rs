@@ -43,6 +43,11 @@ fn one_reading_of_a_machine_as_json() {
         (&"hypercall".into(), &1000.into(), &50.0.into())
     );
     assert_eq!(calls["buckets"].to_string(), "[[6,1000]]");
+    assert_eq!(
+        reading["vms"][0]["memory"],
+        serde_json::json!({ "bytes": 6 << 20, "limit": 16 << 20, "waits": false })
+    );
+    assert_eq!(reading["pool"], serde_json::json!({ "bytes": 1 << 30, "free": 1012 << 20 }));
     let only = json(&mut top_of_machine(&folder, &["--once", "--json", "--vm", "two", "--after", "0.1"]));
     assert_eq!((only["vms"].as_array().unwrap().len(), &only["vms"][0]["name"]), (1, &"two".into()));
 }
@@ -51,7 +56,8 @@ fn one_reading_of_a_machine_as_json() {
 fn one_reading_as_a_table() {
     let folder = Folder::with_vms(&["one"]);
     let row = predicates::str::is_match("one +0 +hypercall +1000 +50 ns").unwrap();
-    top_of_machine(&folder, &["--once"]).assert().success().stdout(row);
+    let memory = predicates::str::is_match("one +6MiB of 16MiB").unwrap();
+    top_of_machine(&folder, &["--once"]).assert().success().stdout(row.and(memory));
 }
 
 #[test]

@@ -9,9 +9,9 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_paging::{BLOCK, Blocks, Format, PhysAddr, Progress};
-use turnstile_pool::Pool;
 
 use crate::relax;
+use crate::share::Share;
 
 /// Bytes that are cleared before the CPU looks whether it is wanted elsewhere.
 pub const SLICE: u64 = 256 << 10;
@@ -53,7 +53,7 @@ pub enum Backing {
     /// All of it is its own, cleared and mapped when it is first touched.
     OnDemand,
     /// Each block is taken from a pool when it is first touched.
-    Pool(&'static Pool),
+    Pool(Share),
 }
 
 /// What has become of a touch.
@@ -189,14 +189,14 @@ unsafe fn settle<F: Format, C: Clear>(
     }
 }
 
-/// As [`touch`], of memory whose blocks come from a pool when they are touched first. Where the block is, its entry says from then on.
+/// As [`touch`], of memory whose blocks come from a pool, by `take`, when they are touched first. Where the block is, its entry says from then on.
 ///
 /// # Safety
 /// As for [`touch`]. The pool's blocks are memory of guests.
 pub unsafe fn touch_pooled<F: Format, C: Clear>(
     blocks: &Blocks<F>,
     address: u64,
-    pool: &Pool,
+    take: impl FnOnce() -> Option<u64>,
     attributes: F::Attributes,
     is_wanted: impl Fn() -> bool,
 ) -> Touch {
@@ -213,7 +213,7 @@ pub unsafe fn touch_pooled<F: Format, C: Clear>(
         relax();
         return Touch::Again;
     }
-    let host = if found.host == 0 { pool.take() } else { Some(found.host) };
+    let host = if found.host == 0 { take() } else { Some(found.host) };
     let Some(host) = host else {
         // Relaxed: nothing was done.
         place.store(free, Ordering::Relaxed);
@@ -330,6 +330,7 @@ mod tests {
     use std::sync::Barrier;
 
     use turnstile_paging::{Nested, NestedAttributes, PageTable};
+    use turnstile_pool::Pool;
 
     use super::*;
     use crate::heap::Heap;
@@ -462,7 +463,9 @@ mod tests {
     /// Touches a block of that.
     fn touched_there((blocks, pool, _): &(Blocks<Nested>, Pool, u64), number: u64, is_wanted: bool) -> Touch {
         // SAFETY: tables and memory of the test.
-        unsafe { touch_pooled::<_, Plain>(blocks, number * BLOCK + 0x1234, pool, RAM, || is_wanted) }
+        unsafe {
+            touch_pooled::<_, Plain>(blocks, number * BLOCK + 0x1234, || pool.take(), RAM, || is_wanted)
+        }
     }
 
     fn place_of((blocks, ..): &(Blocks<Nested>, Pool, u64), number: u64) -> Option<u64> {

@@ -20,6 +20,7 @@
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
 //! | `service` | programs that handle events, in an address space of their own |
 //! | `served` | the devices of a VM that are such programs, and where they are |
+//! | `share` | what a VM takes from a pool, and how much that is |
 //! | `startup` | the other CPUs as they come up |
 //! | `time` | the time of day, and deadlines |
 //! | `vm` | what a VM is |
@@ -51,6 +52,7 @@ mod relax;
 pub mod report;
 pub mod served;
 pub mod service;
+pub mod share;
 pub mod startup;
 pub mod time;
 pub mod vm;

@@ -12,6 +12,7 @@ use turnstile_paging::{BLOCK, Blocks, Format};
 pub use turnstile_pool::Pool;
 
 use crate::demand::{self, Clear, Touch, block};
+pub use crate::share::{Share, Taken};
 
 /// Blocks that are given back at once: TLBs are told once for all of them.
 const BATCH: u64 = 64;
@@ -29,7 +30,7 @@ pub enum Missing {
 #[derive(Debug)]
 pub struct Pooled<F> {
     blocks: Blocks<F>,
-    pool: &'static Pool,
+    share: Share,
     /// A bit for each block of guest addresses that stays.
     pinned: Box<[AtomicU64]>,
 }
@@ -47,9 +48,9 @@ pub fn parts(address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
 
 impl<F: Format> Pooled<F> {
     /// Makes it of the tables that are prepared for it, below the guest address `end`.
-    pub fn new(blocks: Blocks<F>, pool: &'static Pool, end: u64) -> Self {
+    pub fn new(blocks: Blocks<F>, share: Share, end: u64) -> Self {
         let words = end.div_ceil(BLOCK).div_ceil(u64::BITS.into());
-        Self { blocks, pool, pinned: (0..words).map(|_| AtomicU64::new(0)).collect() }
+        Self { blocks, share, pinned: (0..words).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Clears and maps the block that a vCPU has touched, or some of it if its CPU `is_wanted` elsewhere meanwhile.
@@ -62,8 +63,9 @@ impl<F: Format> Pooled<F> {
         attributes: F::Attributes,
         is_wanted: impl Fn() -> bool,
     ) -> Touch {
+        let take = || self.share.take();
         // SAFETY: the caller's promise.
-        unsafe { demand::touch_pooled::<F, C>(&self.blocks, address, self.pool, attributes, is_wanted) }
+        unsafe { demand::touch_pooled::<F, C>(&self.blocks, address, take, attributes, is_wanted) }
     }
 
     /// As [`Pooled::touch`], for who is to know where the block is, once it is mapped, whoever has mapped it.
@@ -195,7 +197,7 @@ impl<F: Format> Pooled<F> {
         // Before the pool has it: a later touch takes another one, which may be the same.
         // SAFETY: as above.
         unsafe { demand::vacate::<F, C>(&self.blocks, address, attributes) };
-        self.pool.give(host)
+        self.share.give(host)
     }
 
     /// Gives all blocks of a range of whole ones to the pool, mapped or not: the VM's memory is over. Those that are pinned are lost if
@@ -254,6 +256,7 @@ mod tests {
     struct Machine {
         table: PageTable<Nested>,
         pool: &'static Pool,
+        taken: &'static Taken,
         pooled: Pooled<Nested>,
     }
 
@@ -262,14 +265,19 @@ mod tests {
         let mut table = PageTable::new(Nested::new(true, 48), &mut Heap).unwrap();
         table.map_on_demand(&mut Heap, 0, PhysAddr(0), BLOCKS * BLOCK, RAM).unwrap();
         let pool = Box::leak(Box::new(Pool::new(BASE, BLOCK, count)));
-        let pooled = Pooled::new(table.blocks(), pool, BLOCKS * BLOCK);
-        Machine { table, pool, pooled }
+        let taken: &Taken = Box::leak(Box::default());
+        let pooled = Pooled::new(table.blocks(), Share::new(pool, taken), BLOCKS * BLOCK);
+        Machine { table, pool, taken, pooled }
     }
 
     impl Machine {
         fn host(&self, address: u64, size: u64) -> Result<u64, Missing> {
             // SAFETY: tables of the test.
             unsafe { self.pooled.host::<Nothing>(address, size, RAM) }
+        }
+
+        fn taken(&self) -> u64 {
+            self.taken.bytes() / BLOCK
         }
 
         fn is_mapped(&self, number: u64) -> bool {
@@ -323,15 +331,37 @@ mod tests {
                 [1, 3].into_iter().all(|number| !machine.is_mapped(number)),
                 "walks find nothing any more"
             );
-            assert_eq!(machine.pool.free(), 1, "and nobody has it");
+            assert_eq!((machine.pool.free(), machine.taken()), (1, 3), "and nobody has it");
             // SAFETY: as above.
             let touched = unsafe { machine.pooled.touch::<Nothing>(BLOCK, RAM, || false) };
             assert_eq!((touched, machine.pool.free()), (Touch::Again, 1), "nor a new one there");
         });
-        assert_eq!((given, calls.get(), machine.pool.free()), (2, 1, 3));
+        assert_eq!((given, calls.get(), machine.pool.free(), machine.taken()), (2, 1, 3, 1));
         assert!(machine.is_mapped(2), "what is pinned stays");
         assert_eq!(machine.give_back(0..5, || panic!("nothing has gone")), 0);
         assert!(machine.host(3 * BLOCK, 1).is_ok(), "another one comes at the next touch");
+    }
+
+    #[test]
+    fn what_a_vm_has_and_what_is_free_is_the_pool() {
+        let machine = machine(3);
+        let figures = || (machine.taken(), machine.pool.free(), machine.taken.waits());
+        assert_eq!(figures(), (0, 3, false));
+        machine.host(0, 1).unwrap();
+        machine.host(8, 1).unwrap();
+        assert_eq!(figures(), (1, 2, false), "a block is counted once");
+        // SAFETY: as above.
+        unsafe { machine.pooled.touch::<Nothing>(BLOCK, RAM, || true) };
+        assert_eq!(figures(), (2, 1, false), "also before it is mapped");
+        machine.host(2 * BLOCK, 1).unwrap();
+        assert_eq!(machine.host(3 * BLOCK, 1), Err(Missing::Dry));
+        assert_eq!(figures(), (3, 0, true), "not one that is not there");
+        assert!(!machine.pooled.share.give(BASE + 1), "it is none of the pool's");
+        assert_eq!(machine.taken.bytes(), 3 * BLOCK);
+        machine.give_back(2..3, || ());
+        assert_eq!(figures(), (2, 1, true));
+        machine.host(3 * BLOCK, 1).unwrap();
+        assert_eq!(figures(), (3, 0, false), "it has what it waited for");
     }
 
     #[test]
@@ -379,10 +409,11 @@ mod tests {
             // One of which a slice is cleared.
             // SAFETY: as above.
             unsafe { machine.pooled.touch::<Nothing>(9 * BLOCK, RAM, || true) };
-            assert_eq!(machine.pool.free(), 4);
+            assert_eq!((machine.pool.free(), machine.taken()), (4, 4));
             // SAFETY: as above.
             unsafe { machine.pooled.release::<Nothing>(0..BLOCKS * BLOCK, RAM, keeps_pinned) };
             assert_eq!(machine.pool.free(), if keeps_pinned { 7 } else { 8 });
+            assert_eq!(machine.taken(), u64::from(keeps_pinned), "what is lost is still the VM's");
         }
     }
 

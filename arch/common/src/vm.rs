@@ -12,6 +12,7 @@ use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Phase, Stop};
 use turnstile_vm::pause::Pause;
 
 use crate::crew::Crew;
+use crate::share::Taken;
 
 /// What every VM has. The architecture's `Vm` adds the rest.
 pub struct Vm<V: 'static> {
@@ -29,6 +30,8 @@ pub struct Vm<V: 'static> {
     pub pause: Pause,
     /// Its CPUs while they clear its memory.
     pub crew: Crew,
+    /// What it has of the machine's pool; nothing if its memory does not come from there.
+    pub taken: Taken,
     vcpus: Once<Vec<&'static V>>,
 }
 
@@ -49,7 +52,8 @@ impl<V: Vcpu> Vm<V> {
     pub fn new(id: u8, name: String, on_crash: OnCrash, statistics: bool, vcpus: usize) -> Self {
         let lifecycle = Lifecycle::new(vcpus as u32);
         let pause = Pause::new(vcpus as u32);
-        Self { id, name, on_crash, statistics, lifecycle, pause, crew: Crew::new(), vcpus: Once::new() }
+        let (crew, taken, vcpus) = (Crew::new(), Taken::new(), Once::new());
+        Self { id, name, on_crash, statistics, lifecycle, pause, crew, taken, vcpus }
     }
 
     /// Gives the VM its vCPUs, once.

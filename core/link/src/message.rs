@@ -131,6 +131,25 @@ pub enum Up<'a> {
         /// The port.
         port: u8,
     },
+    /// How much memory a VM has: in answer to [`Command::Memory`], for each VM. [`Up::Pool`] follows, if there is a pool, and then
+    /// [`Up::Reply`].
+    Memory {
+        /// The VM.
+        vm: u8,
+        /// How many bytes it has now.
+        bytes: u64,
+        /// How many it has at most.
+        limit: u64,
+        /// Whether it runs, and the pool had nothing when it wanted more last.
+        waits: bool,
+    },
+    /// How much memory of the machine's pool is free, after the last [`Up::Memory`]. Each figure is read by itself, while the VMs go on.
+    Pool {
+        /// How many bytes the pool has.
+        bytes: u64,
+        /// How many of them no VM has.
+        free: u64,
+    },
 }
 
 /// The beginning of a vCPU's statistics.
@@ -349,6 +368,8 @@ pub enum Command {
         /// Its number: the order is that of the bundle, without those that join another one.
         service: u8,
     },
+    /// Send how much memory the VMs have: [`Up::Memory`] for each, [`Up::Pool`], then [`Up::Reply`].
+    Memory,
 }
 
 /// Shortens a text to [`MAX_TEXT`] bytes, at the end of a character.

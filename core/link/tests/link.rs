@@ -79,6 +79,9 @@ fn every_message_up_reads_back() {
         Up::Exits(Exits { vm: 2, vcpu: 63, reason: 11, total: 1 << 40, first: 48, counts: [3; MAX_BUCKETS] }),
         Up::Events(Events { vm: 2, vcpu: 63, first: 16, counts: [1 << 40; MAX_BUCKETS] }),
         Up::Reply { command: Command::Statistics { vm: 2 }, outcome: Outcome::NotKept },
+        Up::Memory { vm: 31, bytes: 2 << 20, limit: 1 << 40, waits: true },
+        Up::Pool { bytes: 1 << 40, free: 0 },
+        Up::Reply { command: Command::Memory, outcome: Outcome::Accepted },
     ];
     for message in messages {
         let mut decoder = Decoder::<UpLink>::new();
@@ -105,6 +108,7 @@ fn every_message_down_reads_back() {
         Down::Command(Command::Resume { vm: 4 }),
         Down::Command(Command::Poweroff),
         Down::Command(Command::Statistics { vm: 15 }),
+        Down::Command(Command::Memory),
     ];
     for message in messages {
         let mut decoder = Decoder::<DownLink>::new();
@@ -115,17 +119,38 @@ fn every_message_down_reads_back() {
     }
 }
 
+/// The CRC-32 of a payload, by the reflected polynomial, bit by bit.
+fn crc(payload: &[u8]) -> [u8; 4] {
+    let crc = !(payload.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    }));
+    crc.to_le_bytes()
+}
+
 /// The form on the line is fixed by the version: this is one frame, byte for byte.
 #[test]
 fn the_form_of_a_frame_is_fixed() {
     let frame = frame(&DONE);
     assert_eq!(frame[..5], [0, START, 7, 7, 2]);
-    // The CRC-32 of the payload 07 02, by the reflected polynomial, bit by bit.
-    let crc = !([7u8, 2].iter().fold(u32::MAX, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
-    }));
-    assert_eq!(frame[5..9], crc.to_le_bytes());
+    assert_eq!(frame[5..9], crc(&[7, 2]));
     assert_eq!(frame[9..], [0]);
+}
+
+/// A frame is intact and of a known message, but a field has no such value.
+#[test]
+fn figures_of_memory_that_cannot_be_are_no_message() {
+    for (waits, is_known) in [(1, true), (2, false), (0xff, false)] {
+        let payload = [15, 3, 5, 6, waits];
+        let stuffed = [&payload[..], &crc(&payload)].concat();
+        assert!(!stuffed.contains(&0), "nothing is to be stuffed");
+        let line = [&[0, START, stuffed.len() as u8 + 1][..], &stuffed, &[0]].concat();
+        let mut decoder = Decoder::<UpLink>::new();
+        let (last, rest) = line.split_last().unwrap();
+        assert!(rest.iter().all(|byte| decoder.push(*byte).is_none()));
+        let memory = Item::Message(Up::Memory { vm: 3, bytes: 5, limit: 6, waits: true });
+        assert_eq!(decoder.push(*last), is_known.then_some(memory), "{waits}");
+        assert_eq!((decoder.unknown(), decoder.damaged()), (u32::from(!is_known), 0));
+    }
 }
 
 #[test]
@@ -147,6 +172,10 @@ fn the_longest_messages_fit_and_longer_ones_are_refused() {
     let exits = Up::Exits(Exits { vm: 255, vcpu: 255, reason: 255, total: u64::MAX, first: 255, counts });
     assert!(encode(&exits, &mut buffer).is_ok());
     assert!(encode(&Up::Events(Events { vm: 255, vcpu: 255, first: 255, counts }), &mut buffer).is_ok());
+    assert!(
+        encode(&Up::Memory { vm: 255, bytes: u64::MAX, limit: u64::MAX, waits: true }, &mut buffer).is_ok()
+    );
+    assert!(encode(&Up::Pool { bytes: u64::MAX, free: u64::MAX }, &mut buffer).is_ok());
     let (boots, ticks, frequency) = (u32::MAX, u64::MAX, u64::MAX);
     assert!(
         encode(&Up::Statistics(Statistics { vm: 255, vcpu: 255, boots, ticks, frequency }), &mut buffer)
@@ -250,12 +279,13 @@ fn an_unknown_message_is_counted_as_such() {
     assert_eq!(decoder.push(b'x'), Some(Item::Text(b'x')));
 }
 
-/// A piece of a line: text without 0x00, a console message, or a part of statistics.
+/// A piece of a line: text without 0x00, a console message, a part of statistics, or figures of memory.
 #[derive(Debug, Clone)]
 enum Piece {
     Text(Vec<u8>),
     Console(u8, Vec<u8>),
     Exits(u8, u64, [u64; MAX_BUCKETS]),
+    Memory(u8, u64, u64),
 }
 
 fn piece() -> impl Strategy<Value = Piece> {
@@ -265,7 +295,9 @@ fn piece() -> impl Strategy<Value = Piece> {
         .prop_map(|(vm, bytes)| Piece::Console(vm, bytes));
     let exits = (any::<u8>(), any::<u64>(), any::<[u64; MAX_BUCKETS]>())
         .prop_map(|(byte, total, counts)| Piece::Exits(byte, total, counts));
-    prop_oneof![text, console, exits]
+    let memory = (any::<u8>(), any::<u64>(), any::<u64>())
+        .prop_map(|(vm, bytes, more)| Piece::Memory(vm, bytes, more));
+    prop_oneof![text, console, exits, memory]
 }
 
 /// The bytes of the pieces, and what a reader must hand out.
@@ -290,6 +322,13 @@ fn line(pieces: &[Piece]) -> (Vec<u8>, Vec<Seen>) {
                 let exits = Up::Exits(Exits { vm, vcpu, reason, total: *total, first, counts: *counts });
                 line.extend(frame(&exits));
                 expected.push(Seen::Frame(frame(&exits)));
+            }
+            Piece::Memory(vm, bytes, more) => {
+                let memory = Up::Memory { vm: *vm, bytes: *bytes, limit: *more, waits: vm & 1 != 0 };
+                for frame in [frame(&memory), frame(&Up::Pool { bytes: *bytes, free: *more })] {
+                    line.extend(&frame);
+                    expected.push(Seen::Frame(frame));
+                }
             }
         }
     }

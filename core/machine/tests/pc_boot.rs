@@ -235,6 +235,11 @@ fn memory_goes_around_the_hole() {
         assert!(ram.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
         let total: u64 = ram.iter().map(|(_, size)| size).sum();
         assert_eq!(total, memory - (pc::OPTION_ROMS - pc::LOW_END));
+        assert_eq!(
+            pc::whole_units(memory),
+            memory - 2 * MIB,
+            "all but the one with the display and the ROMs"
+        );
         for region in regions(memory, 0).iter().filter(|region| region.kind != pc::Use::Reserved) {
             let inside =
                 |(base, size): &(u64, u64)| region.base >= *base && region.base + region.size <= base + size;

@@ -103,8 +103,18 @@ impl Pool {
         self.free.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 
+    /// Returns how many bytes are free, counted as [`Pool::free`] does.
+    pub fn free_bytes(&self) -> u64 {
+        self.free() as u64 * self.block
+    }
+
     /// Returns how many blocks there are.
     pub const fn count(&self) -> usize {
         self.count
+    }
+
+    /// Returns how many bytes these are.
+    pub const fn bytes(&self) -> u64 {
+        self.count as u64 * self.block
     }
 }

@@ -52,6 +52,7 @@ proptest! {
                 prop_assert!(pool.give(block));
             }
             prop_assert_eq!(pool.free(), 130 - taken.len());
+            prop_assert_eq!(pool.free_bytes() + taken.len() as u64 * BLOCK, pool.bytes());
         }
     }
 }

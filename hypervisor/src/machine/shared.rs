@@ -3,12 +3,13 @@
 
 use spin::Once;
 use turnstile_bundle::{Mapping, VmSpec};
-use turnstile_vm::lifecycle::OnCrash;
+use turnstile_vm::lifecycle::{OnCrash, Phase};
 
-use crate::arch::memory::{self, Backing, GuestMemory};
+use crate::arch::memory::{self, Backing, GuestMemory, Pool, Share};
+use crate::arch::vm::Vm;
 
 /// What VMs have memory from in common.
-static POOL: Once<Backing> = Once::new();
+static POOL: Once<&Pool> = Once::new();
 
 /// Takes memory for a pool of so many bytes, before the first VM is started; nothing if there is to be none.
 ///
@@ -17,7 +18,7 @@ static POOL: Once<Backing> = Once::new();
 pub fn set_pool(size: u64) -> Result<(), memory::Error> {
     if size != 0 {
         let pool = memory::pool(size)?;
-        POOL.call_once(|| Backing::Pool(pool));
+        POOL.call_once(|| pool);
     }
     Ok(())
 }
@@ -30,14 +31,32 @@ pub fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
     }
 }
 
+/// Returns how many bytes the pool has, and how many of them are free; `None` if there is none.
+pub fn pool_bytes() -> Option<(u64, u64)> {
+    POOL.get().map(|pool| (pool.bytes(), pool.free_bytes()))
+}
+
 /// Where the memory of a VM comes from.
-pub fn backing(spec: &VmSpec<'_>) -> Backing {
+pub fn backing(vm: &'static Vm, spec: &VmSpec<'_>) -> Backing {
     match spec.mapping {
         Mapping::AtStart => Backing::AtStart,
         Mapping::OnDemand => Backing::OnDemand,
         // The bundle has one, or it would not have been read.
-        Mapping::FromPool => POOL.get().copied().unwrap_or(Backing::OnDemand),
+        Mapping::FromPool => {
+            POOL.get().map_or(Backing::OnDemand, |pool| Backing::Pool(Share::new(pool, &vm.taken)))
+        }
     }
+}
+
+/// Returns how many bytes of memory a VM has now, and how many at most. As long as it runs all of that is its own, but the `whole` blocks if they
+/// come from a pool.
+pub fn memory(vm: &Vm, spec: &VmSpec<'_>, whole: u64) -> (u64, u64) {
+    let own = match (vm.lifecycle.phase(), spec.mapping) {
+        (Phase::Created | Phase::Stopped(_), _) => 0,
+        (_, Mapping::FromPool) => spec.memory.saturating_sub(whole),
+        (_, Mapping::AtStart | Mapping::OnDemand) => spec.memory,
+    };
+    (own + vm.taken.bytes(), spec.memory)
 }
 
 /// Returns what a VM's description says of what is to be started, if it has these PCI functions.

@@ -158,6 +158,7 @@ impl Attachment {
 
     /// Keeps input going, and says what does not.
     fn pump(&mut self) -> Option<Leave> {
+        self.hub.end_waiting();
         let stalled = self.session.pump();
         let leave = stalled.iter().find_map(|stalled| self.remark(stalled));
         if self.session.queued() < MAX_QUEUED {

@@ -316,6 +316,8 @@ impl Mux {
             | Heard::Statistics(_)
             | Heard::Exits(_)
             | Heard::Events(_)
+            | Heard::Memory { .. }
+            | Heard::Pool { .. }
             | Heard::Reply { .. } => {}
         }
         actions

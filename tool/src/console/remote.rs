@@ -122,7 +122,7 @@ impl Remote {
     fn open(layout: &Layout, machine: &str, vm: Option<&str>, screen: Screen, follow: bool) -> Result<Self> {
         let mut client = find(layout, Some(machine), NAMED)?;
         let gone = || Failure::failed(format!("{machine} has just ended"));
-        let machine: Machine = client.ask(&Request::List)?.ok_or_else(gone)?;
+        let machine: Machine = client.ask(&Request::List { memory: false })?.ok_or_else(gone)?;
         let only = vm.filter(|_| screen == Screen::Pipe);
         let is_there = vm.is_none_or(|vm| machine.vms.iter().any(|known| known.name == vm));
         // Of a VM that is not there the machine says so.

@@ -15,6 +15,8 @@ use super::ring::Ring;
 use super::server::{Asked, Caller};
 use super::state::{Machine, Port, Service, State, Vm};
 use super::told::Told;
+use super::waiting::{Turn, Waiting};
+use crate::memory::{Memory, Pool};
 use crate::session::{Heard, start_failure};
 use crate::top::desk::Desk;
 
@@ -60,6 +62,8 @@ pub struct Hub {
     /// Those who have typed, and may type more when there is room for it.
     typists: Vec<Caller>,
     desk: Desk,
+    /// Those who wait for figures of memory.
+    waiting: Waiting,
 }
 
 /// A client that follows what happens.
@@ -78,6 +82,7 @@ impl Hub {
             state: State::Booting,
             starts: 0,
             failure: None,
+            memory: None,
         };
         let process = std::process::id();
         let vms = names.iter().map(vm).collect();
@@ -90,6 +95,7 @@ impl Hub {
                 vms,
                 services: Vec::new(),
                 ports: Vec::new(),
+                pool: None,
             },
             begin: Instant::now(),
             consoles: names.iter().map(|_| Ring::new(KEPT)).collect(),
@@ -98,6 +104,7 @@ impl Hub {
             told: Told::default(),
             typists: Vec::new(),
             desk: Desk::new(names.clone()),
+            waiting: Waiting::default(),
             names,
         }
     }
@@ -139,6 +146,14 @@ impl Hub {
             }),
             Heard::Stopped { vm, reason, restarts } => {
                 self.change(*vm, |vm| vm.state = State::behind(*reason, *restarts))
+            }
+            Heard::Memory { vm, bytes, limit, waits } => self.change(*vm, |vm| {
+                vm.memory = Some(Memory { bytes: *bytes, limit: *limit, waits: *waits });
+            }),
+            Heard::Pool { bytes, free } => self.machine.pool = Some(Pool { bytes: *bytes, free: *free }),
+            Heard::Reply { command: Command::Memory, .. } => {
+                let callers: Vec<_> = self.waiting.answered().collect();
+                callers.into_iter().for_each(|caller| drop(self.list(caller, true)));
             }
             Heard::Reply { command, outcome } => {
                 match (*command, *outcome) {
@@ -209,7 +224,7 @@ impl Hub {
             | Request::Size { vm, .. }
             | Request::Stop { vm } => vm.as_deref(),
             Request::Type { vm, .. } => Some(vm.as_str()),
-            Request::List | Request::Statistics | Request::KillService { .. } => None,
+            Request::List { .. } | Request::Statistics | Request::KillService { .. } => None,
         };
         let vm = match named.map(|name| self.find(name)).transpose() {
             Ok(vm) => vm,
@@ -232,11 +247,14 @@ impl Hub {
 
     fn serve(&mut self, request: Request, vm: Option<u8>, caller: Caller) -> Vec<Wish> {
         match request {
-            Request::List => {
-                self.machine.seconds = self.begin.elapsed().as_secs();
-                caller.answer(&Answer::Ok(serde_json::to_value(&self.machine).unwrap_or_default()));
-                Vec::new()
+            Request::List { memory: true } if self.is_there() => {
+                match self.waiting.add(caller, Instant::now()) {
+                    Turn::Ask => vec![Wish::Tell(Command::Memory)],
+                    Turn::Wait => Vec::new(),
+                    Turn::Answer(caller) => self.list(caller, false),
+                }
             }
+            Request::List { .. } => self.list(caller, false),
             Request::Logs { follow, .. } => {
                 let outbox = caller.outbox();
                 caller.answer(&Answer::Ok(serde_json::to_value(self.past(vm)).unwrap_or_default()));
@@ -290,6 +308,22 @@ impl Hub {
             // It is an `Asked` of its own.
             Request::Statistics => refuse(caller, Kind::NotUnderstood, "statistics"),
         }
+    }
+
+    /// Says what the machine is, and what its VMs have of memory if the hypervisor has just said so.
+    fn list(&self, caller: Caller, with_memory: bool) -> Vec<Wish> {
+        let mut machine = self.machine.clone();
+        machine.seconds = self.begin.elapsed().as_secs();
+        if !with_memory {
+            machine.forget_memory();
+        }
+        caller.answer(&Answer::Ok(serde_json::to_value(machine).unwrap_or_default()));
+        Vec::new()
+    }
+
+    /// Says whether the hypervisor has introduced its VMs.
+    fn is_there(&self) -> bool {
+        self.machine.vms.iter().any(|vm| vm.state != State::Booting)
     }
 
     /// Tells the hypervisor `command` of those VMs that are meant and `are` so; where there is none, the client is told that.
@@ -353,6 +387,12 @@ impl Hub {
         Past { events }
     }
 
+    /// Answers those who have waited long enough for the hypervisor.
+    pub fn end_waiting(&mut self) {
+        let late: Vec<_> = self.waiting.late(Instant::now()).collect();
+        late.into_iter().for_each(|caller| drop(self.list(caller, false)));
+    }
+
     /// There is room for more input: lets those go on who have typed.
     pub fn take_more(&mut self) {
         self.typists.drain(..).for_each(|caller| caller.answer(&Answer::Ok(Value::Null)));
@@ -376,7 +416,7 @@ fn name_of(machine: &Machine, command: Command) -> String {
         Command::KillService { service } => {
             machine.services.get(usize::from(service)).map(|service| &service.name)
         }
-        Command::Hello | Command::Poweroff => None,
+        Command::Hello | Command::Poweroff | Command::Memory => None,
     };
     name.cloned().unwrap_or_default()
 }

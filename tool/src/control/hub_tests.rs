@@ -11,6 +11,7 @@ use super::outbox::Outbox;
 use super::protocol::{Answer, Kind, Line, Request};
 use super::server::{Asked, Caller};
 use super::state::{Machine, State};
+use crate::memory::{Memory, Pool};
 use crate::session::Heard;
 
 fn hub() -> Hub {
@@ -53,7 +54,7 @@ fn written(vm: &str, text: &str) -> Event {
 
 /// What the two VMs do.
 fn states(hub: &mut Hub, outbox: &Arc<Outbox>) -> [State; 2] {
-    ask(hub, outbox, Request::List);
+    ask(hub, outbox, Request::List { memory: false });
     let machine: Machine = value(outbox);
     [machine.vms[0].state, machine.vms[1].state]
 }
@@ -124,6 +125,41 @@ fn only_what_runs_is_paused_and_only_what_is_paused_goes_on() {
 }
 
 #[test]
+fn who_asks_for_memory_gets_what_the_hypervisor_says_then() {
+    let (mut hub, outbox) = (hub(), Arc::new(Outbox::default()));
+    let with_memory = || Request::List { memory: true };
+    let listed = || {
+        let machine: Machine = value(&outbox);
+        (machine.vms[0].memory, machine.vms[1].memory, machine.pool)
+    };
+    assert_eq!(ask(&mut hub, &outbox, with_memory()), [], "it is not there yet");
+    assert_eq!(listed(), (None, None, None));
+    hub.hear(&started(0, 1));
+    assert_eq!(ask(&mut hub, &outbox, with_memory()), [Wish::Tell(Command::Memory)]);
+    hub.hear(&Heard::Memory { vm: 0, bytes: 4, limit: 8, waits: true });
+    // Others neither wait nor see the half of it.
+    ask(&mut hub, &outbox, Request::List { memory: false });
+    assert_eq!(listed(), (None, None, None));
+    for strange in [
+        Heard::Memory { vm: 2, bytes: 1, limit: 1, waits: false },
+        Heard::Memory { vm: 255, bytes: 1, limit: 0, waits: false },
+    ] {
+        hub.hear(&strange);
+    }
+    hub.hear(&Heard::Memory { vm: 1, bytes: 0, limit: 2, waits: false });
+    hub.hear(&Heard::Pool { bytes: 16, free: 12 });
+    assert_eq!(ask(&mut hub, &outbox, with_memory()), [], "it is asked once for all");
+    hub.hear(&reply(Command::Memory, Outcome::Accepted));
+    let memory = |bytes, limit, waits| Some(Memory { bytes, limit, waits });
+    for _ in 0..2 {
+        assert_eq!(listed(), (memory(4, 8, true), memory(0, 2, false), Some(Pool { bytes: 16, free: 12 })));
+    }
+    hub.hear(&reply(Command::Memory, Outcome::Accepted));
+    ask(&mut hub, &outbox, Request::List { memory: false });
+    assert_eq!(listed(), (None, None, None), "what was true before is not told as if it were now");
+}
+
+#[test]
 fn services_are_listed_and_killed_by_their_names() {
     let (mut hub, outbox) = (hub(), Arc::new(Outbox::default()));
     let heard = |service, vm, name: &str, crashes| Heard::Service {
@@ -143,12 +179,12 @@ fn services_are_listed_and_killed_by_their_names() {
         hub.hear(&service(0, 1, "console"));
         hub.hear(&service(1, 0, "net"));
     }
-    ask(&mut hub, &outbox, Request::List);
+    ask(&mut hub, &outbox, Request::List { memory: false });
     let machine: Machine = value(&outbox);
     let services: Vec<_> = machine.services.iter().map(|one| (one.name.as_str(), one.vm.as_str())).collect();
     assert_eq!(services, [("console", "two"), ("net", "one")]);
     hub.hear(&heard(1, 0, "net", 5));
-    ask(&mut hub, &outbox, Request::List);
+    ask(&mut hub, &outbox, Request::List { memory: false });
     let machine: Machine = value(&outbox);
     assert_eq!(machine.services.iter().map(|one| one.crashes).collect::<Vec<_>>(), [0, 5]);
 

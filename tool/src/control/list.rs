@@ -7,8 +7,10 @@ use super::find::{self, Found};
 use super::protocol::Request;
 use super::state::{Machine, Service};
 use crate::cli;
+use crate::config::show_size;
 use crate::failure::{Context, Result};
 use crate::layout::Layout;
+use crate::memory::{Memory, Pool};
 use crate::sheet::{Column, Sheet};
 use crate::ui;
 
@@ -45,7 +47,7 @@ pub fn list(layout: &Layout, options: &cli::List) -> Result<()> {
 
 /// Asks a machine; `None` if it has just ended.
 fn look(found: &Found) -> Option<Listed> {
-    let answer = found.connect().and_then(|mut client| client.ask(&Request::List));
+    let answer = found.connect().and_then(|mut client| client.ask(&Request::List { memory: true }));
     match answer {
         Ok(machine) => machine.map(Listed::Machine),
         Err(failure) => Some(Listed::Silent { name: found.name.clone(), error: failure.what().to_owned() }),
@@ -53,9 +55,10 @@ fn look(found: &Found) -> Option<Listed> {
 }
 
 fn sheet(machines: &[Listed]) -> Sheet {
-    let [up, vcpus, starts, served] = ["up", "vCPUs", "starts", "services"].map(Column::extra);
-    let columns =
-        [Column::key("machine"), up, Column::key("VM"), Column::text("state"), vcpus, starts, served];
+    let [up, memory, vcpus, starts, served] =
+        ["up", "memory", "vCPUs", "starts", "services"].map(Column::extra);
+    let state = Column::text("state");
+    let columns = [Column::key("machine"), up, Column::key("VM"), state, memory, vcpus, starts, served];
     let mut sheet = Sheet::new(columns);
     for machine in machines {
         match machine {
@@ -65,16 +68,27 @@ fn sheet(machines: &[Listed]) -> Sheet {
             Listed::Machine(machine) => {
                 let mut head = [machine.name.clone(), duration(machine.seconds)];
                 for vm in &machine.vms {
-                    let numbers = [vm.vcpus.to_string(), vm.starts.to_string()];
+                    let memory = vm.memory.map(Memory::text).unwrap_or_default();
+                    let numbers = [memory, vm.vcpus.to_string(), vm.starts.to_string()];
                     let failed = vm.failure.as_ref().map(|why| format!(": it does not start: {why}"));
                     let own = [vm.name.clone(), format!("{}{}", vm.state.name(), failed.unwrap_or_default())];
                     let row = std::mem::take(&mut head).into_iter().chain(own).chain(numbers);
                     sheet.add(row.chain([services(machine, &vm.name)]));
                 }
+                if let Some(pool) = machine.pool {
+                    sheet.add(pool_row(pool));
+                }
             }
         }
     }
     sheet
+}
+
+/// The row of a pool, below those of the VMs: no VM has such a name.
+fn pool_row(pool: Pool) -> [String; 5] {
+    let taken = Memory { bytes: pool.bytes.saturating_sub(pool.free), limit: pool.bytes, waits: false };
+    let free = format!("{} free", show_size(pool.free));
+    [String::new(), String::new(), "(pool)".to_owned(), free, taken.text()]
 }
 
 /// The names of the services of a VM, and how often they have crashed.
@@ -105,7 +119,15 @@ mod tests {
 
     #[test]
     fn the_list_fits() {
-        let vm = |name: &str, state| Vm { name: name.to_owned(), vcpus: 4, state, starts: 12, failure: None };
+        let memory = Some(Memory { bytes: 6 << 20, limit: 512 << 20, waits: false });
+        let vm = |name: &str, state| Vm {
+            name: name.to_owned(),
+            vcpus: 4,
+            state,
+            starts: 12,
+            failure: None,
+            memory,
+        };
         let vms = vec![vm("left", State::Running), vm("right", State::PoweredOff)];
         let (name, process) = ("two-linux-4711".to_owned(), 4711);
         let services = vec![Service { name: "console".to_owned(), vm: "right".to_owned(), crashes: 3 }];
@@ -117,6 +139,7 @@ mod tests {
             vms,
             services,
             ports: Vec::new(),
+            pool: Some(Pool { bytes: 1 << 30, free: 98 << 20 }),
         });
         let silent = Listed::Silent {
             name: "other-1".to_owned(),
@@ -126,8 +149,11 @@ mod tests {
         assert_fits(|width| sheet(std::slice::from_ref(&machine)).show(width), &parts);
         let both = [machine, silent];
         assert_fits(|width| sheet(&both).show(width), &parts);
-        let text = sheet(&both).show(Some(80));
-        assert!(text.contains("starts") && text.contains("2 h") && text.lines().count() == 8, "{text}");
-        assert!(sheet(&both).show(None).contains("console (crashed 3×)"));
+        let text = sheet(&both[..1]).show(Some(80));
+        for part in ["starts", "2 h", "98MiB free", "6MiB of 512MiB", "926MiB of 1GiB"] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        let text = sheet(&both).show(None);
+        assert!(text.contains("console (crashed 3×)") && text.contains("(pool)"), "{text}");
     }
 }

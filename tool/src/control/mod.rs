@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `protocol`, `event`, `state` | what is said on the socket: requests and answers, what happens, what a machine is |
 //! | `server`, `outbox` | the socket of a machine: its clients, and the lines on their way to them |
-//! | `hub`, `told`, `ring` | what is known of a machine and told to those who ask; commands under way; the end of a console |
+//! | `hub`, `told`, `waiting`, `ring` | what is known of a machine and told to those who ask; commands under way; who waits for figures of memory; the end of a console |
 //! | `client`, `find`, `names` | connections to a machine, and which machine is meant |
 //! | `list`, `power` | the commands `ls`; `start`, `stop`, `restart` (`console` and `logs` are in `console/remote.rs`) |
 //! | `detach` | machines in the background |
@@ -26,3 +26,4 @@ pub mod ring;
 pub mod server;
 pub mod state;
 pub mod told;
+pub mod waiting;

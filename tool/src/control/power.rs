@@ -100,7 +100,7 @@ fn command(
 }
 
 fn vms(client: &mut Client) -> Result<Option<Vec<Vm>>> {
-    Ok(client.ask::<Machine>(&Request::List)?.map(|machine| machine.vms))
+    Ok(client.ask::<Machine>(&Request::List { memory: false })?.map(|machine| machine.vms))
 }
 
 fn ended(client: &Client) -> Failure {

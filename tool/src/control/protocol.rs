@@ -30,7 +30,11 @@ pub struct Greeting {
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum Request {
     /// What the machine is and does: [`super::state::Machine`].
-    List,
+    List {
+        /// Whether the hypervisor is to be asked how much memory its VMs have.
+        #[serde(default, skip_serializing_if = "is_false")]
+        memory: bool,
+    },
     /// A reading of the statistics: `top::reading::Reading`.
     Statistics,
     /// What is kept of the consoles: [`super::event::Past`].
@@ -97,6 +101,11 @@ pub enum Request {
     },
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -152,7 +161,8 @@ mod tests {
     #[test]
     fn requests_have_a_stable_form() {
         let forms = [
-            (r#"{"request":"list"}"#, Request::List),
+            (r#"{"request":"list"}"#, Request::List { memory: false }),
+            (r#"{"request":"list","memory":true}"#, Request::List { memory: true }),
             (r#"{"request":"logs","follow":false}"#, Request::Logs { vm: None, follow: false }),
             (
                 r#"{"request":"type","vm":"one","text":"ls\r"}"#,

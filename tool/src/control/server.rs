@@ -259,11 +259,11 @@ mod tests {
             }
         });
         let clients: Vec<Client> = (0..MAX_CLIENTS).map(|_| connect(folder.path())).collect();
-        let one_more = connect(folder.path()).ask::<()>(&Request::List);
+        let one_more = connect(folder.path()).ask::<()>(&Request::List { memory: false });
         assert!(one_more.is_err_and(|failure| failure.what().contains("64 clients")));
         drop(clients);
         let begin = std::time::Instant::now();
-        while connect(folder.path()).ask::<()>(&Request::List).is_err() {
+        while connect(folder.path()).ask::<()>(&Request::List { memory: false }).is_err() {
             assert!(begin.elapsed() < PATIENCE, "those who have left still count");
         }
     }

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use turnstile_link::StopReason;
 
+use crate::memory::{Memory, Pool};
+
 /// A machine that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -23,6 +25,17 @@ pub struct Machine {
     /// The named ports of its VMs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<Port>,
+    /// How much of its pool is free, if it has one and that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Pool>,
+}
+
+impl Machine {
+    /// Forgets how much memory its VMs have.
+    pub fn forget_memory(&mut self) {
+        self.pool = None;
+        self.vms.iter_mut().for_each(|vm| vm.memory = None);
+    }
 }
 
 /// A named port of a VM.
@@ -52,6 +65,9 @@ pub struct Vm {
     /// What kept it from starting when that was tried last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// How much memory it has, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
 }
 
 /// A service of a machine.

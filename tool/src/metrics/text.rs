@@ -12,6 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use turnstile_exitstat::{Exits, Reason};
 
 use super::states::{States, reasons};
+use crate::memory::Memory;
 use crate::top::reading::{Reading, VmReading};
 
 /// The buckets of a histogram: costs of so many significant bits have one each; smaller and larger ones share the first and the
@@ -26,6 +27,9 @@ pub fn encode(reading: Reading, states: States) -> Option<String> {
     openmetrics::encode(&mut text, &registry).ok()?;
     Some(text)
 }
+
+/// A figure of a VM's memory.
+type Figure = fn(Memory) -> u64;
 
 /// All that is known at one moment.
 #[derive(Debug)]
@@ -98,10 +102,34 @@ impl Moment {
             ("memory_free", "Memory that no VM has, when a VM started last", self.states.free_memory),
             ("table_memory_free", "Free memory for page tables, when a VM started last", tables),
         ];
-        for (name, help, bytes) in gauges {
+        write_gauges(encoder, gauges)?;
+        self.memory_of_vms(encoder)?;
+        let pool = self.reading.pool;
+        let gauges = [
+            ("pool", "What the machine's pool of memory has", pool.map(|pool| pool.bytes)),
+            ("pool_free", "What no VM has of the pool", pool.map(|pool| pool.free)),
+        ];
+        write_gauges(encoder, gauges)
+    }
+
+    fn memory_of_vms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let gauges: [(&str, &str, Figure); 2] = [
+            ("vm_memory", "How much memory the VM has", |memory| memory.bytes),
+            ("vm_memory_limit", "How much memory the VM has at most", |memory| memory.limit),
+        ];
+        for (name, help, figure) in gauges {
             let mut gauge = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
-            if let Some(bytes) = bytes {
-                gauge.encode_gauge(&bytes)?;
+            for vm in &self.reading.vms {
+                if let Some(memory) = vm.memory {
+                    gauge.encode_family(&[("vm", vm.name.as_str())])?.encode_gauge(&figure(memory))?;
+                }
+            }
+        }
+        let help = "Whether the VM waits for memory, because the pool is empty";
+        let mut waits = encoder.encode_descriptor("vm_memory_waits", help, None, MetricType::Gauge)?;
+        for vm in &self.reading.vms {
+            if let Some(memory) = vm.memory {
+                waits.encode_family(&[("vm", vm.name.as_str())])?.encode_gauge(&u64::from(memory.waits))?;
             }
         }
         Ok(())
@@ -174,6 +202,17 @@ impl Moment {
     }
 }
 
+/// Writes gauges of bytes: of each its name, its help and its value, if it has one.
+fn write_gauges(encoder: &mut DescriptorEncoder<'_>, gauges: [(&str, &str, Option<u64>); 2]) -> fmt::Result {
+    for (name, help, bytes) in gauges {
+        let mut gauge = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
+        if let Some(bytes) = bytes {
+            gauge.encode_gauge(&bytes)?;
+        }
+    }
+    Ok(())
+}
+
 fn count<const N: usize>(
     counter: &mut MetricEncoder<'_>,
     labels: &[(&str, &str); N],
@@ -219,6 +258,13 @@ mod tests {
             "turnstile_vm_stops_total{vm=\"linux\",reason=\"crashed\"} 0",
             "# UNIT turnstile_memory_free_bytes bytes",
             "turnstile_memory_free_bytes 1073741824",
+            "turnstile_vm_memory_bytes{vm=\"linux\"} 67108864",
+            "turnstile_vm_memory_bytes{vm=\"quiet\"} 6291456",
+            "turnstile_vm_memory_limit_bytes{vm=\"quiet\"} 536870912",
+            "turnstile_vm_memory_waits{vm=\"linux\"} 0",
+            "turnstile_vm_memory_waits{vm=\"quiet\"} 1",
+            "turnstile_pool_bytes 1073741824",
+            "turnstile_pool_free_bytes 1067450368",
             "turnstile_events_total{vm=\"linux\",event=\"pv-eoi\"} 21",
             "turnstile_service_crashes_total{vm=\"linux\",service=\"console\"} 1",
             "turnstile_service_exits_total{vm=\"linux\",service=\"console\"} 20",

@@ -18,7 +18,7 @@ const PIECE: usize = 16 * 1024;
 /// `port`: connects standard input and output with a port.
 pub fn port(layout: &Layout, options: &cli::Port) -> Result<()> {
     let mut client = find::find(layout, Some(&options.machine), "turnstile port NAME VM PORT")?;
-    let machine: Option<Machine> = client.ask(&Request::List)?;
+    let machine: Option<Machine> = client.ask(&Request::List { memory: false })?;
     let machine = machine.ok_or_else(|| Failure::failed(format!("{} has just ended", client.machine)))?;
     let port = choose(&machine, &options.vm, &options.port)?;
     let stream = UnixStream::connect(&port.path).context(|| format!("cannot connect to {}", port.path))?;
@@ -89,8 +89,14 @@ mod tests {
 
     #[test]
     fn the_port_that_is_meant_is_found_or_it_is_said_why_not() {
-        let vm =
-            |name: &str| Vm { name: name.into(), vcpus: 1, state: State::Running, starts: 1, failure: None };
+        let vm = |name: &str| Vm {
+            name: name.into(),
+            vcpus: 1,
+            state: State::Running,
+            starts: 1,
+            failure: None,
+            memory: None,
+        };
         let port = |name: &str, connected| Port {
             name: name.into(),
             vm: "a".into(),
@@ -105,6 +111,7 @@ mod tests {
             vms: vec![vm("a"), vm("b")],
             services: Vec::new(),
             ports: vec![port("agent", false), port("log", true)],
+            pool: None,
         };
         assert_eq!(choose(&machine, "a", "agent").unwrap().path, "/run/a.agent");
         for (vm, name, what, help) in [

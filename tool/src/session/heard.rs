@@ -164,6 +164,24 @@ pub enum Heard {
     Exits(Exits),
     /// A part of how often events happened to a vCPU.
     Events(Events),
+    /// How much memory a VM has.
+    Memory {
+        /// The VM.
+        vm: u8,
+        /// How many bytes it has now.
+        bytes: u64,
+        /// How many it has at most.
+        limit: u64,
+        /// Whether it waits for more, because the pool is empty.
+        waits: bool,
+    },
+    /// How much memory of the machine's pool is free.
+    Pool {
+        /// How many bytes the pool has.
+        bytes: u64,
+        /// How many of them no VM has.
+        free: u64,
+    },
     /// The answer to a command.
     Reply {
         /// The command.
@@ -198,12 +216,14 @@ impl Heard {
             | Heard::PortClosed { vm, .. }
             | Heard::InputWaits { vm, .. }
             | Heard::InputDropped { vm, .. }
+            | Heard::Memory { vm, .. }
             | Heard::Statistics(Statistics { vm, .. })
             | Heard::Exits(Exits { vm, .. })
             | Heard::Events(Events { vm, .. }) => Some(*vm),
             Heard::Text { .. }
             | Heard::Hello { .. }
             | Heard::Fault { .. }
+            | Heard::Pool { .. }
             | Heard::Reply { .. }
             | Heard::Done { .. } => None,
         }
@@ -276,6 +296,8 @@ impl From<Up<'_>> for Heard {
             Up::Statistics(statistics) => Heard::Statistics(statistics),
             Up::Exits(exits) => Heard::Exits(exits),
             Up::Events(events) => Heard::Events(events),
+            Up::Memory { vm, bytes, limit, waits } => Heard::Memory { vm, bytes, limit, waits },
+            Up::Pool { bytes, free } => Heard::Pool { bytes, free },
             Up::Reply { command, outcome } => Heard::Reply { command, outcome },
             Up::Room { vm, bytes } => Heard::Room { vm, bytes },
             Up::Port { vm, port, bytes } => Heard::Port { vm, port, bytes: bytes.to_vec() },
@@ -299,6 +321,10 @@ mod tests {
         assert_eq!(json, r#"{"type":"paused","vm":1}"#);
         let json = serde_json::to_string(&Heard::Resumed { vm: 1, microseconds: 7 }).unwrap();
         assert_eq!(json, r#"{"type":"resumed","vm":1,"microseconds":7}"#);
+        let json = serde_json::to_string(&Heard::Memory { vm: 1, bytes: 2, limit: 4, waits: false }).unwrap();
+        assert_eq!(json, r#"{"type":"memory","vm":1,"bytes":2,"limit":4,"waits":false}"#);
+        let json = serde_json::to_string(&Heard::Pool { bytes: 8, free: 6 }).unwrap();
+        assert_eq!(json, r#"{"type":"pool","bytes":8,"free":6}"#);
         let json = serde_json::to_string(&Heard::Console { vm: 2, text: b"a\n".to_vec() }).unwrap();
         assert_eq!(json, r#"{"type":"console","vm":2,"text":"a\n"}"#);
     }

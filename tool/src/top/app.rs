@@ -75,6 +75,13 @@ impl App {
         self.now.as_ref().map_or_else(Vec::new, |now| rows::groups(now, self.before.as_ref(), &self.view))
     }
 
+    /// How much memory the VMs that are shown have, and how much of the pool is free; `None` if nothing is known of it.
+    pub fn memory(&self) -> Option<String> {
+        let figures: Vec<String> =
+            self.now.as_ref()?.memory(self.view.only).map(|(name, text)| format!("{name} {text}")).collect();
+        (!figures.is_empty()).then(|| figures.join(" · "))
+    }
+
     /// The name of the only VM that is shown, if it is one.
     pub fn filter(&self) -> Option<&str> {
         let vm = self.now.as_ref()?.vms.get(self.view.only?)?;
@@ -134,7 +141,7 @@ pub(crate) mod tests {
     /// A screen after two readings.
     pub fn app() -> App {
         let mut app = App::new("m-1".into(), View::default(), Duration::from_secs(1));
-        assert!(!app.has_read() && app.groups().is_empty());
+        assert!(!app.has_read() && app.groups().is_empty() && app.memory().is_none());
         app.read(example());
         app.read(later());
         app
@@ -161,8 +168,13 @@ pub(crate) mod tests {
     #[test]
     fn filter_goes_round_the_vms_that_keep_statistics() {
         let mut app = app();
+        assert_eq!(
+            app.memory().unwrap(),
+            "linux 64MiB · quiet 6MiB of 512MiB, waits · (pool) 1018MiB of 1GiB free"
+        );
         press(&mut app, "f");
         assert_eq!(app.filter(), Some("linux"));
+        assert_eq!(app.memory().unwrap(), "linux 64MiB · (pool) 1018MiB of 1GiB free");
         press(&mut app, "f");
         assert_eq!(app.filter(), None, "the other VM keeps none");
     }

@@ -7,6 +7,7 @@ use turnstile_exitstat::{BUCKETS, Event, Exits, Reason};
 use turnstile_link::{Command, Outcome};
 
 use super::reading::{Reading, ReasonReading, SCHEMA, ServiceReading, VcpuReading, VmReading};
+use crate::memory::{Memory, Pool};
 use crate::session::Heard;
 
 /// Puts a reading together from what is heard.
@@ -18,6 +19,7 @@ pub struct Collector {
     missing: Vec<u8>,
     /// The VMs that are paused.
     paused: BTreeSet<u8>,
+    pool: Option<Pool>,
 }
 
 /// What was heard of a VM.
@@ -30,12 +32,13 @@ struct Part {
     exits: BTreeMap<(u16, Reason), Exits>,
     events: BTreeMap<(u16, Event), u64>,
     services: BTreeMap<u8, ServiceReading>,
+    memory: Option<Memory>,
 }
 
 impl Collector {
     /// Makes a collector for VMs of these names, in the order of the bundle.
     pub fn new(names: Vec<String>) -> Self {
-        Collector { names, parts: BTreeMap::new(), missing: Vec::new(), paused: BTreeSet::new() }
+        Collector { names, parts: BTreeMap::new(), missing: Vec::new(), paused: BTreeSet::new(), pool: None }
     }
 
     /// Begins a reading and returns what the hypervisor has to be told; nothing if one has begun already.
@@ -44,8 +47,11 @@ impl Collector {
             return Vec::new();
         }
         self.parts.clear();
+        self.pool = None;
         self.missing = (0..self.names.len()).map(|vm| vm as u8).collect();
-        self.missing.iter().map(|&vm| Command::Statistics { vm }).collect()
+        let statistics = self.missing.iter().map(|&vm| Command::Statistics { vm });
+        // It is answered before the others are.
+        std::iter::once(Command::Memory).chain(statistics).collect()
     }
 
     /// Takes what was heard; returns the reading that it completes.
@@ -76,6 +82,10 @@ impl Collector {
                 let reading = ServiceReading { name: name.clone(), crashes, exits, ticks };
                 self.parts.entry(vm).or_default().services.insert(service, reading);
             }
+            Heard::Memory { vm, bytes, limit, waits } => {
+                self.parts.entry(vm).or_default().memory = Some(Memory { bytes, limit, waits });
+            }
+            Heard::Pool { bytes, free } => self.pool = Some(Pool { bytes, free }),
             Heard::Reply { command: Command::Statistics { vm }, outcome } => {
                 let before = self.missing.len();
                 self.missing.retain(|&missing| missing != vm);
@@ -107,12 +117,13 @@ impl Collector {
                 statistics: part.statistics,
                 boots: part.boots,
                 paused: self.paused.contains(&(vm as u8)),
+                memory: part.memory,
                 frequency: part.frequency,
                 vcpus: part.ticks.iter().map(|(&vcpu, &ticks)| part.vcpu(vcpu, ticks)).collect(),
                 services: part.services.into_values().collect(),
             }
         });
-        Reading { schema: SCHEMA, vms: vms.collect() }
+        Reading { schema: SCHEMA, vms: vms.collect(), pool: self.pool.take() }
     }
 }
 
@@ -151,9 +162,14 @@ pub(crate) mod tests {
     pub fn example() -> Reading {
         let mut collector = Collector::new(vec!["linux".into(), "quiet".into()]);
         let told = collector.begin();
-        assert_eq!(told, [Command::Statistics { vm: 0 }, Command::Statistics { vm: 1 }]);
+        assert_eq!(told, [Command::Memory, Command::Statistics { vm: 0 }, Command::Statistics { vm: 1 }]);
         assert!(collector.begin().is_empty(), "one at a time");
-        let mut line = Vec::new();
+        let mut line = vec![
+            Heard::Memory { vm: 0, bytes: 64 << 20, limit: 64 << 20, waits: false },
+            Heard::Memory { vm: 1, bytes: 6 << 20, limit: 512 << 20, waits: true },
+            Heard::Pool { bytes: 1 << 30, free: 1018 << 20 },
+            Heard::Reply { command: Command::Memory, outcome: Outcome::Accepted },
+        ];
         for vcpu in 0..2 {
             line.push(Heard::Statistics(turnstile_link::Statistics {
                 vm: 0,
@@ -186,6 +202,13 @@ pub(crate) mod tests {
         let reading = example();
         let [linux, quiet] = reading.vms.as_slice() else { panic!("{reading:?}") };
         assert_eq!((quiet.statistics, quiet.vcpus.len()), (false, 0));
+        assert_eq!(
+            quiet.memory,
+            Some(Memory { bytes: 6 << 20, limit: 512 << 20, waits: true }),
+            "also without statistics"
+        );
+        assert_eq!(linux.memory, Some(Memory { bytes: 64 << 20, limit: 64 << 20, waits: false }));
+        assert_eq!(reading.pool, Some(Pool { bytes: 1 << 30, free: 1018 << 20 }));
         assert_eq!((linux.statistics, linux.boots, linux.vcpus.len()), (true, 2, 2));
         let calls = linux.exits(Reason::Hypercall);
         assert_eq!((calls.count(), calls.total), (6, 2 * 70_101));

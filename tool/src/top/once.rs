@@ -32,6 +32,7 @@ pub fn once(mut source: Source, events: &Receiver<Event>, options: &cli::Top, mu
     }
     view.whole_life = true;
     println!("{}", sheet(&rows::groups(&reading, None, &view)).show(ui::terminal_width()));
+    println!("{}", memory_sheet(&reading, view.only).show(ui::terminal_width()));
     Ok(())
 }
 
@@ -80,9 +81,19 @@ fn sheet(groups: &[Group]) -> Sheet {
     sheet
 }
 
+/// The table of how much memory the VMs have.
+fn memory_sheet(reading: &Reading, only: Option<usize>) -> Sheet {
+    let mut sheet = Sheet::new([Column::key("vm"), Column::number("memory")]);
+    for (name, text) in reading.memory(only) {
+        sheet.add([name.to_owned(), text]);
+    }
+    sheet
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::app::tests::app;
+    use super::super::collector::tests::example;
     use super::*;
     use crate::sheet::assert_fits;
 
@@ -91,5 +102,9 @@ mod tests {
         let groups = app().groups();
         assert_fits(|width| sheet(&groups).show(width), &["linux", "hypercall", "exits", "mean", "100 ns"]);
         assert!(sheet(&groups).show(Some(80)).contains("p99"));
+        let parts = ["quiet", "6MiB of 512MiB, waits", "1018MiB of 1GiB free"];
+        assert_fits(|width| memory_sheet(&example(), None).show(width), &parts);
+        let text = memory_sheet(&example(), Some(1)).show(None);
+        assert!(text.contains("quiet") && !text.contains("linux"), "{text}");
     }
 }

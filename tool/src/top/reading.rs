@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use turnstile_exitstat::{Exits, Reason};
 
+use crate::memory::{Memory, Pool};
+
 /// The version of the JSON.
 pub const SCHEMA: u32 = 2;
 
@@ -16,6 +18,9 @@ pub struct Reading {
     pub schema: u32,
     /// The VMs, in the order of the bundle.
     pub vms: Vec<VmReading>,
+    /// How much of the machine's pool is free, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Pool>,
 }
 
 /// The statistics of a VM.
@@ -30,6 +35,9 @@ pub struct VmReading {
     /// Whether it is paused.
     #[serde(default)]
     pub paused: bool,
+    /// How much memory it has, also if it keeps no statistics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
     /// The frequency of the counter in Hz.
     pub frequency: u64,
     /// Its vCPUs.
@@ -115,6 +123,15 @@ impl From<Written> for ReasonReading {
 }
 
 impl Reading {
+    /// Returns of each VM, or of the `only` one, its name and how much memory it has, and then how much of the pool is free, as far as that
+    /// is known.
+    pub fn memory(&self, only: Option<usize>) -> impl Iterator<Item = (&str, String)> {
+        let meant =
+            self.vms.iter().enumerate().filter(move |(index, _)| only.is_none_or(|only| only == *index));
+        let vms = meant.filter_map(|(_, vm)| Some((vm.name.as_str(), vm.memory?.text())));
+        vms.chain(self.pool.map(|pool| ("(pool)", pool.text())))
+    }
+
     /// Says whether no exit has ended between an earlier reading and this one.
     pub fn has_same_exits(&self, earlier: &Reading) -> bool {
         let mut vms = self.vms.iter().zip(&earlier.vms);

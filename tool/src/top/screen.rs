@@ -37,10 +37,12 @@ const HELP: &[(&str, &str)] = &[
 
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, app: &App) {
-    let [title, table, status] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
-            .areas(frame.area());
+    let figures = app.memory();
+    let lines = [1, u16::from(figures.is_some())].map(Constraint::Length);
+    let [title, memory, table, status] =
+        Layout::vertical([lines[0], lines[1], Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
     frame.render_widget(heading(app), title);
+    frame.render_widget(Paragraph::new(format!(" memory: {}", figures.unwrap_or_default())), memory);
     if app.has_read() {
         draw_table(frame, table, app);
     } else {
@@ -160,15 +162,19 @@ mod tests {
         let text = drawn(&app(), 100, 12);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("m-1 · by rate · costs since the last reading · every 1 s"), "{text}");
-        assert!(lines[1].starts_with("reason"), "{text}");
-        assert!(lines[2].starts_with("linux vcpu 0 #2"), "{text}");
-        let calls = lines[6];
+        assert!(
+            lines[1].starts_with(" memory: linux 64MiB · quiet 6MiB of 512MiB, waits · (pool) 1018MiB"),
+            "{text}"
+        );
+        assert!(lines[2].starts_with("reason"), "{text}");
+        assert!(lines[3].starts_with("linux vcpu 0 #2"), "{text}");
+        let calls = lines[7];
         assert_eq!(
             calls.split_whitespace().collect::<Vec<_>>()[..6],
             ["hypercall", "2000", "2003", "100", "ns", "96"]
         );
         assert!(calls.trim_end().ends_with("0.02 % █"), "{text}");
-        let end = |name: &str| lines[1].find(name).unwrap() + name.len();
+        let end = |name: &str| lines[2].find(name).unwrap() + name.len();
         assert_eq!(
             (end("exits/s"), end("mean")),
             (calls.find("2000").unwrap() + 4, calls.find("100 ns").unwrap() + 6)

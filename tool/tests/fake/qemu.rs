@@ -123,6 +123,7 @@ fn echo(bundle: &Bundle<'_>, reads: bool) {
                 return stop_all(bundle, StopReason::Killed, 0);
             }
             Some(Item::Message(Down::Command(Command::Statistics { vm }))) => statistics(bundle, vm),
+            Some(Item::Message(Down::Command(Command::Memory))) => memory(bundle),
             Some(Item::Message(Down::Command(command))) => {
                 obey(command, bundle, &mut vms);
                 if vms.iter().all(|vm| !vm.running) {
@@ -205,6 +206,15 @@ fn statistics(bundle: &Bundle<'_>, vm: u8) {
         send(&Up::Exits(Exits { vm, vcpu, reason: 0, total: 50_000 * asked, first: 0, counts }));
     }
     send(&Up::Reply { command: Command::Statistics { vm }, outcome });
+}
+
+/// Answers as VMs that have 6 MiB each of a pool of 1 GiB.
+fn memory(bundle: &Bundle<'_>) {
+    for (vm, spec) in bundle.vms().iter().enumerate() {
+        send(&Up::Memory { vm: vm as u8, bytes: 6 << 20, limit: spec.memory, waits: false });
+    }
+    send(&Up::Pool { bytes: 1 << 30, free: (1 << 30) - ((bundle.vms().len() as u64 * 6) << 20) });
+    send(&Up::Reply { command: Command::Memory, outcome: Outcome::Accepted });
 }
 
 fn send(message: &impl Message) {

@@ -187,7 +187,7 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use turnstile_arch_common::heap::Heap;
-    use turnstile_arch_common::pooled::Pool;
+    use turnstile_arch_common::pooled::{Pool, Share};
     use turnstile_paging::{BLOCK, Memory, PageTable};
 
     use super::*;
@@ -247,7 +247,8 @@ mod tests {
         // More than is RAM has a place in the tables.
         table.map_on_demand(&mut Heap, RAM.base, PhysAddr(0), 8 * BLOCK, Stage2Attributes::RAM).unwrap();
         let demand = Demand::new(RAM);
-        let pooled = Arc::new(Pooled::new(table.blocks(), pool, RAM.base + RAM.size));
+        let share = Share::new(pool, Box::leak(Box::default()));
+        let pooled = Arc::new(Pooled::new(table.blocks(), share, RAM.base + RAM.size));
         // SAFETY: the test has one thread.
         unsafe { demand.prepare(table.root().0, Later::Pooled(pooled)) };
         for outside in [0, RAM.base - 1, RAM.base + RAM.size, u64::MAX] {

@@ -75,7 +75,9 @@ impl GuestMemory {
             match build(&mut pool, (ipa, size), start, ipa_bits, later) {
                 Ok(table) => {
                     let pooled = match backing {
-                        Backing::Pool(pool) => Some(Arc::new(Pooled::new(table.blocks(), pool, ipa + size))),
+                        Backing::Pool(share) => {
+                            Some(Arc::new(Pooled::new(table.blocks(), share, ipa + size)))
+                        }
                         Backing::AtStart | Backing::OnDemand => None,
                     };
                     Ok(Self { table, ipa, size, frames, later, pooled })

@@ -25,5 +25,7 @@ pub use host::{free_bytes, pool, stolen_time_records, vcpu_stack};
 pub use turnstile_arch_common::demand::Backing;
 #[cfg(target_os = "none")]
 pub use turnstile_arch_common::memory::Error;
+#[cfg(target_os = "none")]
+pub use turnstile_arch_common::pooled::{Pool, Share};
 
 pub use tables::with_tables;

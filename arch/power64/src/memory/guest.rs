@@ -48,8 +48,8 @@ impl GuestMemory {
                     let ram = match backing {
                         Backing::AtStart => GuestRam::new(base, size),
                         Backing::OnDemand => GuestRam::new(base, size).on_demand(table.blocks()),
-                        Backing::Pool(pool) => {
-                            GuestRam::from_pool(size, Pooled::new(table.blocks(), pool, size))
+                        Backing::Pool(share) => {
+                            GuestRam::from_pool(size, Pooled::new(table.blocks(), share, size))
                         }
                     };
                     Ok(Self { chunk, ram, table })

@@ -4,7 +4,7 @@
 use std::boxed::Box;
 
 use turnstile_arch_common::heap::Heap;
-use turnstile_arch_common::pooled::{Pool, Pooled};
+use turnstile_arch_common::pooled::{Pool, Pooled, Share};
 use turnstile_paging::{BLOCK, PageTable, Partition, PartitionAttributes, PhysAddr, Tables};
 
 use super::GuestRam;
@@ -46,6 +46,7 @@ pub(crate) fn pooled(count: u64, blocks: u64) -> Machine {
     let pool: &Pool = Box::leak(Box::new(Pool::new(host, BLOCK, count as usize)));
     let mut table = PageTable::new(Partition, &mut BigEndian).unwrap();
     table.map_on_demand(&mut BigEndian, 0, PhysAddr(0), blocks * BLOCK, PartitionAttributes::RAM).unwrap();
-    let ram = GuestRam::from_pool(blocks * BLOCK, Pooled::new(table.blocks(), pool, blocks * BLOCK));
+    let share = Share::new(pool, Box::leak(Box::default()));
+    let ram = GuestRam::from_pool(blocks * BLOCK, Pooled::new(table.blocks(), share, blocks * BLOCK));
     Machine { ram, pool, host, table }
 }

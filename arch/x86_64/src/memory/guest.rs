@@ -161,9 +161,9 @@ fn backed(ram: GuestRam, backing: Backing, table: &PageTable<Nested>) -> GuestRa
     match backing {
         Backing::AtStart => ram,
         Backing::OnDemand => ram.on_demand(table.blocks()),
-        Backing::Pool(pool) => {
+        Backing::Pool(share) => {
             let end = ram.pieces().last().map_or(0, |piece| piece.guest + piece.size);
-            ram.from_pool(Pooled::new(table.blocks(), pool, end))
+            ram.from_pool(Pooled::new(table.blocks(), share, end))
         }
     }
 }

@@ -17,6 +17,8 @@ pub mod user;
 
 #[cfg(target_os = "none")]
 pub use turnstile_arch_common::demand::Backing;
+#[cfg(target_os = "none")]
+pub use turnstile_arch_common::pooled::{Pool, Share};
 
 #[cfg(target_os = "none")]
 pub use guest::GuestMemory;

@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn what_comes_from_a_pool_is_where_the_tables_say() {
         use turnstile_arch_common::heap::Heap;
-        use turnstile_arch_common::pooled::Pool;
+        use turnstile_arch_common::pooled::{Pool, Share};
         use turnstile_paging::{PageTable, PhysAddr};
         let memory = vec![0xee_u8; 4 * BLOCK as usize].leak();
         let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
@@ -320,7 +320,8 @@ mod tests {
             Piece { guest: 0, size: 0xa_0000, host },
             Piece { guest: BLOCK, size: 3 * BLOCK, host: Piece::FROM_POOL },
         ];
-        let pooled = Pooled::new(table.blocks(), pool, 4 * BLOCK);
+        let share = Share::new(pool, Box::leak(Box::default()));
+        let pooled = Pooled::new(table.blocks(), share, 4 * BLOCK);
         let ram = GuestRam::new(pieces.into_iter()).from_pool(pooled);
         assert_eq!(
             (ram.host(0x1238, 8), ram.host_in_page(0x9_fff8)),

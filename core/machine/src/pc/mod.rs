@@ -12,6 +12,8 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
+use crate::map::MEMORY_UNIT;
+
 /// The end of the memory of the first megabyte that is one piece: above it PCs have the display and its ROM.
 pub const LOW_END: u64 = 0xa_0000;
 /// Where a PC has the ROMs of its cards, up to the firmware. Here it is memory that the guest's map does not name: a kernel that looks
@@ -84,6 +86,16 @@ pub fn ram(memory: u64) -> Pieces {
     let [low, high] = split(memory);
     let all = [(0, LOW_END), (OPTION_ROMS, low.saturating_sub(OPTION_ROMS)), (ABOVE, high)];
     all.into_iter().filter(|(_, size)| *size > 0).collect()
+}
+
+/// Returns how many bytes of that RAM are in whole units of [`MEMORY_UNIT`]; the first one is never whole.
+#[must_use]
+pub fn whole_units(memory: u64) -> u64 {
+    let whole = |(start, size): (u64, u64)| {
+        let end = start + size;
+        (end - end % MEMORY_UNIT).saturating_sub(start.next_multiple_of(MEMORY_UNIT))
+    };
+    ram(memory).into_iter().map(whole).sum()
 }
 
 /// What a range of addresses is to the guest: types of the E820 map (ACPI 6.5, table 15.4).

@@ -239,15 +239,25 @@ impl Machine {
         Devices::new(self.chosen.map.map(), vm)
     }
 
+    /// Returns how many bytes of memory the VM has now, and how many at most.
+    pub fn memory(&self, vm: &Vm) -> (u64, u64) {
+        shared::memory(vm, &self.spec, self.spec.memory)
+    }
+
     /// Returns fresh memory with the VM's images in it, and where its first vCPU starts. Says when the memory is
     /// `cleared`, as far as it is before the start.
     ///
     /// # Errors
     /// When they do not fit; nothing is kept then.
-    pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, psci::Start), Error> {
+    pub fn furnish(
+        &self,
+        vm: &'static Vm,
+        cleared: impl FnOnce(),
+    ) -> Result<(GuestMemory, psci::Start), Error> {
         let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
         let ram = self.chosen.map.map().ram_base;
-        let memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, shared::backing(&self.spec), crew)?;
+        let memory =
+            GuestMemory::new(ram, self.spec.memory, IPA_BITS, shared::backing(vm, &self.spec), crew)?;
         cleared();
         shared::filled(memory, |memory| self.fill(vm, memory))
     }

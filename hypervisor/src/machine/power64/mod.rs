@@ -164,18 +164,27 @@ impl Machine {
         Devices::new()
     }
 
+    /// Returns how many bytes of memory the VM has now, and how many at most.
+    pub fn memory(&self, vm: &Vm) -> (u64, u64) {
+        shared::memory(vm, &self.spec, self.spec.memory)
+    }
+
     /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with. Says when the memory is
     /// `cleared`, as far as it is before the start.
     ///
     /// # Errors
     /// When they do not fit; nothing is kept then.
-    pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, BootState), Error> {
+    pub fn furnish(
+        &self,
+        vm: &'static Vm,
+        cleared: impl FnOnce(),
+    ) -> Result<(GuestMemory, BootState), Error> {
         let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
         let spec = &self.spec;
         let partition =
             Partition { threads: self.threads, interrupts: self.interrupts, timebase: time::frequency() };
         let plan = boot::plan(&shared::source(spec, self.functions), &partition).map_err(Error::Boot)?;
-        let memory = GuestMemory::new(spec.memory, shared::backing(spec), crew)?;
+        let memory = GuestMemory::new(spec.memory, shared::backing(vm, spec), crew)?;
         cleared();
         shared::filled(memory, |memory| {
             self.fill(memory, &plan)?;

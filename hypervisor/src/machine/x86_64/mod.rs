@@ -153,17 +153,26 @@ impl Machine {
         Devices::new(self.spec.memory, self.spec.vcpus, self.triple_fault)
     }
 
+    /// Returns how many bytes of memory the VM has now, and how many at most. Its first block is not whole, and so comes from no pool.
+    pub fn memory(&self, vm: &Vm) -> (u64, u64) {
+        shared::memory(vm, &self.spec, pc::whole_units(self.spec.memory))
+    }
+
     /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with. Says when the memory is
     /// `cleared`, as far as it is before the start.
     ///
     /// # Errors
     /// When they do not fit; nothing is kept then.
-    pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, BootState), Error> {
+    pub fn furnish(
+        &self,
+        vm: &'static Vm,
+        cleared: impl FnOnce(),
+    ) -> Result<(GuestMemory, BootState), Error> {
         let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
         let spec = &self.spec;
         let source = shared::source(spec, self.functions);
         let plan = boot::plan(&source).map_err(Error::Boot)?;
-        let memory = GuestMemory::new(&pc::ram(spec.memory), shared::backing(spec), crew)?;
+        let memory = GuestMemory::new(&pc::ram(spec.memory), shared::backing(vm, spec), crew)?;
         cleared();
         shared::filled(memory, |memory| {
             for load in &plan.loads {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use turnstile_arch_common::heap::Heap;
-use turnstile_arch_common::pooled::{Pool, Pooled};
+use turnstile_arch_common::pooled::{Pool, Pooled, Share};
 use turnstile_machine::map::IPA_BITS;
 use turnstile_paging::{BLOCK, PageTable, PhysAddr, Stage2, Stage2Attributes};
 use turnstile_vgic::Model;
@@ -30,7 +30,8 @@ fn a_touch_takes_a_block_and_waits_for_one_if_there_is_none() {
     let mut table = PageTable::new(Stage2::new(IPA_BITS).unwrap(), &mut Heap).unwrap();
     table.map_on_demand(&mut Heap, RAM, PhysAddr(0), SIZE, Stage2Attributes::RAM).unwrap();
     let vm = vm_with(parts_of(1, Model::Gicv3, 1, Kind::Off, false, true));
-    let pooled = Arc::new(Pooled::new(table.blocks(), pool, RAM + SIZE));
+    let share = Share::new(pool, Box::leak(Box::default()));
+    let pooled = Arc::new(Pooled::new(table.blocks(), share, RAM + SIZE));
     vm.prepare(0, table.root().0, Later::Pooled(pooled));
     let vcpu = vm.vcpus()[0];
     let mut abort = |address: u64, iss| {

@@ -2,7 +2,7 @@
 //! Memory whose blocks come from a pool, and go back.
 
 use turnstile_arch_common::heap::Heap;
-use turnstile_arch_common::pooled::{Pool, Pooled};
+use turnstile_arch_common::pooled::{Pool, Pooled, Share};
 use turnstile_paging::{BLOCK, Nested, NestedAttributes, PageTable, PhysAddr};
 
 use super::*;
@@ -40,7 +40,9 @@ fn pooled(count: u64) -> Machine {
     let mut table = PageTable::new(Nested::new(true, 48), &mut Heap).unwrap();
     table.map_on_demand(&mut Heap, 0, PhysAddr(0), BLOCKS * BLOCK, NestedAttributes::RAM).unwrap();
     let piece = Piece { guest: 0, size: BLOCKS * BLOCK, host: Piece::FROM_POOL };
-    let ram = GuestRam::new([piece].into_iter()).from_pool(Pooled::new(table.blocks(), pool, BLOCKS * BLOCK));
+    let share = Share::new(pool, Box::leak(Box::default()));
+    let ram =
+        GuestRam::new([piece].into_iter()).from_pool(Pooled::new(table.blocks(), share, BLOCKS * BLOCK));
     let (vcpu, frame, vmcb) = machine_of(ram, u32::MAX, &[]);
     Machine { vcpu, frame, vmcb, pool, table, host }
 }
