@@ -132,6 +132,15 @@ impl<F: Format> Pooled<F> {
         }
     }
 
+    /// Says whether the block that contains `address` is mapped.
+    ///
+    /// # Safety
+    /// As for [`Pooled::touch`].
+    pub unsafe fn has<C: Clear>(&self, address: u64, attributes: F::Attributes) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { demand::mapped::<F, C>(&self.blocks, address, attributes) }.is_some()
+    }
+
     /// Keeps the blocks of `size` bytes from being given back, because their physical addresses are kept beyond an exit.
     pub fn pin(&self, address: u64, size: u64) {
         for (part, _) in parts(address, size) {

@@ -151,6 +151,13 @@ impl Demand {
         self.pooled.get().is_some()
     }
 
+    /// Says whether `address` is in a block of a pool that is mapped.
+    pub fn has(&self, address: u64) -> bool {
+        let attributes = coherence::ram(Stage2Attributes::RAM);
+        // SAFETY: as for `touch_pooled`.
+        self.pooled(address).is_some_and(|pooled| unsafe { pooled.has::<Window>(address, attributes) })
+    }
+
     /// Gives whole blocks back to the pool, as [`Pooled::give_back`] does; returns how many.
     ///
     /// # Safety

@@ -241,6 +241,11 @@ impl Vm {
         self.demand.is_pooled()
     }
 
+    /// Says whether `address` is in a block of a pool that it has. As [`Vm::is_pooled`].
+    pub fn has_block(&self, address: u64) -> bool {
+        self.demand.has(address)
+    }
+
     /// Gives whole blocks of its memory back to the pool that they came from; returns how many. For who came out last in a pause, while all
     /// vCPUs are out, when no service reaches these blocks any more.
     pub fn give_back(&self, blocks: Range<u64>) -> u64 {

@@ -227,6 +227,13 @@ impl GuestRam {
         self.blocks.is_some()
     }
 
+    /// Says whether `address` is in a block of a pool that is mapped.
+    pub fn has(&self, address: u64) -> bool {
+        let pooled = self.pooled.as_ref().filter(|_| self.is_from_pool(address));
+        // SAFETY: as for `settle_pooled`.
+        pooled.is_some_and(|pooled| unsafe { pooled.has::<Block>(address, NestedAttributes::RAM) })
+    }
+
     /// Gives whole blocks back to the pool, as [`Pooled::give_back`] does; returns how many.
     ///
     /// # Safety

@@ -185,6 +185,11 @@ impl Vm {
         self.life().ram.pooled().is_some()
     }
 
+    /// Says whether `address` is in a block of a pool that it has. As [`Vm::is_pooled`].
+    pub fn has_block(&self, address: u64) -> bool {
+        self.life().ram.has(address)
+    }
+
     /// Gives whole blocks of its memory back to the pool that they came from, but those that the hypervisor keeps addresses of; returns how
     /// many. For who came out last in a pause, while all vCPUs are out, when no service reaches these blocks any more.
     pub fn give_back(&self, blocks: Range<u64>) -> u64 {
