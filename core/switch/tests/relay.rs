@@ -101,6 +101,7 @@ proptest! {
         let mut vms = vms(random, &memories);
         let mut net = Net::new();
         attach(&mut net, &vms, &memories, false);
+        let is_of_several = random.below(2) == 0;
         for number in 0..60 {
             // VM 0 is hostile.
             memories[0].restless.set(0);
@@ -119,7 +120,13 @@ proptest! {
             let bytes = packet(random, 1, Some(2), number, 1000);
             prop_assert!(vms[1].send(&memories[1], random, PLAIN, &bytes));
             let now = u64::from(number) * PATIENCE;
-            let mut fail = net.pump(&memories, 0, now, 50).is_err();
+            if let Some(device) = net.device(0) {
+                device.control.pairs = 1 + random.below(2) as u16;
+            }
+            let mut fail = match is_of_several {
+                true => net.pump_pair(&memories, (0, 0), now, 50).is_err(),
+                false => net.pump(&memories, 0, now, 50).is_err(),
+            };
             prop_assert!(matches!(net.pump(&memories, 1, now, 50), Ok(Rest::Idle)));
             net.interrupt(&memories, |_, _| {});
             while let Some(port) = net.broken() {

@@ -189,6 +189,51 @@ fn flows_keep_to_a_queue() {
     assert_eq!(numbers.len(), 4);
 }
 
+/// Flows that differ in one end's address alone, however its last bytes do, or in a port, have different places and pairs: of the places, which are
+/// fewer than the hosts of a network, about as many are used as by chance.
+#[test]
+fn flows_that_differ_little_are_spread() {
+    let of_kind = |kind: [u8; 2], more: &[(usize, u8)]| {
+        let mut packet = head(mac(1), mac(2), None);
+        packet.resize(64, 0);
+        packet[12..14].copy_from_slice(&kind);
+        more.iter().for_each(|&(at, byte)| packet[at] = byte);
+        packet
+    };
+    let (four, six) = (of_kind([8, 0], &[(14, 0x45), (23, 17)]), of_kind([0x86, 0xdd], &[(20, 17)]));
+    let other = of_kind([0x88, 0xb5], &[]);
+    let cases = [
+        (&four, vec![28, 29, 32, 33, 34, 35, 36, 37]),
+        (&six, vec![28, 29, 36, 37, 44, 45, 52, 53, 54, 55, 56, 57]),
+        (&other, vec![4, 5, 10, 11]),
+    ];
+    for (packet, places) in cases {
+        for at in places {
+            let flows: Vec<_> = (0..=u8::MAX)
+                .map(|byte| {
+                    let mut packet = packet.clone();
+                    packet[at] = byte;
+                    flow(&packet)
+                })
+                .collect();
+            let mut steering = Steering::NEW;
+            let mut pairs = [0; 4];
+            flows.iter().for_each(|flow| pairs[steering.pair(*flow, 4)] += 1);
+            assert!(pairs.iter().all(|count| (32..=96).contains(count)), "byte {at}: {pairs:?}");
+            // One that is known is alone in its place: few others go by its pair for that.
+            let before: Vec<_> = flows.iter().map(|flow| steering.pair(*flow, 4)).collect();
+            let first = (before[0] + 1) % 4;
+            steering.sent(flows[0], first);
+            let moved = flows
+                .iter()
+                .zip(&before)
+                .filter(|(flow, before)| steering.pair(**flow, 4) != **before)
+                .count();
+            assert!((1..=16).contains(&moved), "byte {at}: {moved} have the same place");
+        }
+    }
+}
+
 /// A packet with its ends exchanged is of the same flow, whatever it is.
 #[test]
 fn both_directions_are_one_flow() {
