@@ -141,6 +141,10 @@ fn senseless_checksums_are_dropped() {
             (0, 34, 6, true),
             (0, 14, length - 16, true),
             (0, 14, length - 15, false),
+            // Where the VLAN of a packet would be, and its type.
+            (0, 14, 0, false),
+            (0, 14, 5, false),
+            (0, 14, 6, true),
             (0, 13, 6, false),
             (0, u16::MAX, u16::MAX, false),
             (2, 34, 6, false),
