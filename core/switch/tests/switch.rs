@@ -5,11 +5,13 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use turnstile_rig::Random;
+use turnstile_switch::address::Address;
 use turnstile_switch::flow::{Steering, flow};
 use turnstile_switch::patience::{PATIENCE, Patience};
 use turnstile_switch::port::Rules;
 use turnstile_switch::rate::Rate;
 use turnstile_switch::switch::{AGE, Switch, Verdict};
+use turnstile_switch::table::Table;
 
 fn mac(number: u64) -> [u8; 6] {
     [2, 0, 0, 0, (number >> 8) as u8, number as u8]
@@ -87,8 +89,8 @@ proptest! {
     #[test]
     fn a_flood_of_addresses_leaves_others_alone(seed in 1u64..) {
         let random = &mut Random(seed);
-        let mut table = turnstile_switch::table::Table::<3, 16>::new(AGE);
-        let address = |number| turnstile_switch::address::Address::new(mac(number), 0);
+        let mut table = Table::<3, 16>::new(AGE);
+        let address = |number| Address::new(mac(number), 0);
         for number in 0..400 {
             table.learn(address(random.below(1 << 16)), 1, number);
             prop_assert!(table.count(1) <= 32);
@@ -232,6 +234,36 @@ fn flows_that_differ_little_are_spread() {
             assert!((1..=16).contains(&moved), "byte {at}: {moved} have the same place");
         }
     }
+}
+
+/// A port with its share of the table learns: what it has used last is there.
+#[test]
+fn a_port_with_its_share_takes_from_itself() {
+    let mut table = Table::<3, 1>::new(AGE);
+    let address = |number| Address::new(mac(number), 0);
+    table.learn(address(9), 2, 0);
+    for number in 1..6 {
+        table.learn(address(number), 1, number);
+        let there = (1..6).filter(|other| table.find(address(*other), 9) == Some(1)).collect::<Vec<_>>();
+        assert_eq!(there, (number.saturating_sub(1).max(1)..=number).collect::<Vec<_>>());
+        assert_eq!((table.count(1), table.find(address(9), 9)), (number.min(2) as u32, Some(2)));
+    }
+}
+
+/// Who moves addresses of others to itself has them of its own share.
+#[test]
+fn an_address_counts_for_the_port_where_it_is() {
+    let mut table = Table::<3, 4>::new(AGE);
+    let address = |number| Address::new(mac(number), 0);
+    (1..6).for_each(|number| table.learn(address(number), 0, 0));
+    assert_eq!([0, 1, 2].map(|port| table.count(port)), [5, 0, 0]);
+    for (number, port, counts) in [(1, 1, [4, 1, 0]), (1, 1, [4, 1, 0]), (2, 2, [3, 1, 1]), (1, 0, [4, 0, 1])]
+    {
+        table.learn(address(number), port, 1);
+        assert_eq!([0, 1, 2].map(|port| table.count(port)), counts, "{number} is at {port}");
+    }
+    table.forget(0);
+    assert_eq!([0, 1, 2].map(|port| table.count(port)), [0, 0, 1]);
 }
 
 /// A packet with its ends exchanged is of the same flow, whatever it is.
