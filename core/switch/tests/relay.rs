@@ -217,6 +217,24 @@ fn without_buffers_packets_wait_a_while() {
     assert_eq!(net.switch().counters(0).sent, 3);
 }
 
+/// A queue that its driver enables begins with its first entry, whatever its memory says of an earlier one.
+#[test]
+fn queues_begin_at_their_beginning() {
+    let random = &mut Random(7);
+    let memories = memories(&Fuse::default());
+    let mut vms = simple(&memories, random);
+    for (port, guest) in [(0, &vms[0].send), (1, &vms[1].receive)] {
+        memories[port].put(guest.ring.layout.areas().device + 2, &5_u16.to_le_bytes());
+    }
+    let mut net = Net::new();
+    attach(&mut net, &vms, &memories, false);
+    let bytes = packet(random, 0, None, 0, 46);
+    assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
+    run(&mut net, &memories, 0);
+    let (sent, came) = (vms[0].send.take(&memories[0]), vms[1].receive.take(&memories[1]));
+    assert_eq!((sent.len(), came.len()), (1, 1));
+}
+
 /// A large packet waits for many buffers: those that are there are too few, and the next one is notified of.
 #[test]
 fn too_few_buffers_are_no_reason_not_to_notify() {
