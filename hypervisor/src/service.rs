@@ -18,10 +18,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::AtomicU64;
 
-use heapless::Deque;
 use spin::{Mutex, Once};
 use turnstile_bundle::{ServiceDevice, ServiceSpec};
-use turnstile_devices::{BACKLOG, Credit};
+use turnstile_devices::Keyboard;
 use turnstile_pool::{Parts, Released};
 use turnstile_service::abi;
 use turnstile_service::gate::Pending;
@@ -43,25 +42,8 @@ use crate::machine::Site;
 
 /// The most characters of a line of a service in the log.
 const LINE: usize = 160;
-/// How many characters a service is offered at once.
-const OFFERED: usize = 8;
-
 /// How many bytes a VM gives back at once: it stands still meanwhile, and its services with it. TLBs are told once for as many.
 const AT_ONCE: u64 = 64 * abi::BLOCK;
-
-/// What was typed for a service.
-#[derive(Default)]
-struct Keyboard {
-    /// What waits, until the service takes it.
-    waiting: Deque<u8, BACKLOG>,
-    credit: Credit,
-    /// How many characters it has taken, in all its lives.
-    taken: u64,
-    /// The size of the terminal, as services know it.
-    size: u64,
-    /// The service was not told that size yet.
-    is_resized: bool,
-}
 
 /// A VM that a service serves, and what the service is to it. It may be several things to one VM, which is several members then.
 #[derive(Clone)]
@@ -95,6 +77,7 @@ pub struct Hosted {
     cpu: Option<&'static PerCpu>,
     /// The number of its alarm.
     alarm: usize,
+    /// What was typed for it.
     typed: Mutex<Keyboard>,
     /// Its named ports, if it is those of its VM.
     ports: Mutex<Ports>,
@@ -275,9 +258,7 @@ impl Hosted {
 
     /// The terminal of its VM's console has another size. A VM that does not run is told when it starts.
     pub fn resize(&self, columns: u16, rows: u16) {
-        let mut typed = self.typed.lock();
-        (typed.size, typed.is_resized) = (abi::terminal_size(columns, rows), true);
-        drop(typed);
+        self.typed.lock().resize(abi::terminal_size(columns, rows));
         if self.members.iter().any(Member::is_running) {
             self.want(Pending::INPUT);
         }
@@ -285,12 +266,7 @@ impl Hosted {
 
     /// Takes what was typed into the VM's console. Who sends more than there is room for loses it.
     pub fn receive(&self, bytes: &[u8]) {
-        let mut typed = self.typed.lock();
-        for byte in bytes {
-            let _ = typed.waiting.push_back(*byte);
-        }
-        typed.credit.arrived(bytes.len());
-        drop(typed);
+        self.typed.lock().push(bytes);
         self.want(Pending::INPUT);
     }
 
@@ -312,19 +288,17 @@ impl Hosted {
 
     /// Returns how many bytes may be typed for it if none are under way.
     pub fn room(&self) -> u16 {
-        self.typed.lock().credit.room()
+        self.typed.lock().room()
     }
 
     /// Its VM has stopped: what was typed and not read is gone.
     pub fn drop_typed(&self) {
         let mut typed = self.typed.lock();
-        typed.waiting.clear();
-        self.tell_room(&mut typed);
+        self.tell_room(typed.clear());
     }
 
-    /// Tells how much may be typed.
-    fn tell_room(&self, typed: &mut Keyboard) {
-        let room = typed.credit.freed(typed.waiting.len());
+    /// Tells how much more may be typed. Under the lock of what is typed, so that it is told in order.
+    fn tell_room(&self, room: Option<u16>) {
         if let Some(vm) = self.owner() {
             line::room(vm, room);
         }
@@ -382,9 +356,7 @@ impl Hosted {
             alarm::clear(self.alarm);
             self.drop_typed();
             self.line.lock().clear();
-            let mut typed = self.typed.lock();
-            typed.is_resized = typed.size != 0;
-            drop(typed);
+            self.typed.lock().begin();
             self.ports.lock().begin(vm.lifecycle.boots() + 1);
             self.released.lock().clear();
         }

@@ -135,8 +135,18 @@ impl Layout {
         self.images().join("services").join(isa.name()).join(format!("{name}.service"))
     }
 
-    /// The names of the services in the sources, sorted.
+    /// The names of the services, sorted: those in the sources, or those of a package.
     pub fn service_names(&self) -> Vec<String> {
+        if self.installed {
+            let mut names: Vec<String> = Isa::ALL
+                .into_iter()
+                .filter_map(|isa| std::fs::read_dir(self.service(isa, "any").parent()?).ok())
+                .flat_map(|folder| folder.flatten().filter_map(|entry| stem(&entry.path())))
+                .collect();
+            names.sort();
+            names.dedup();
+            return names;
+        }
         let folders = std::fs::read_dir(self.root.join("services")).into_iter().flatten().flatten();
         let programs = folders.filter(|folder| folder.path().join("src/main.rs").is_file());
         let mut names: Vec<_> =
@@ -168,7 +178,7 @@ impl Layout {
             .filter_map(|entry| {
                 let path = entry.path();
                 let is_program = path.extension().is_some_and(|found| found == extension) || path.is_dir();
-                is_program.then(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()))?
+                is_program.then(|| stem(&path))?
             })
             .collect();
         names.sort();
@@ -292,6 +302,11 @@ pub fn can_write(file: &Path) -> Result<()> {
     }
 }
 
+/// A file's name without its extension.
+fn stem(path: &Path) -> Option<String> {
+    path.file_stem().map(|stem| stem.to_string_lossy().into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,6 +337,12 @@ mod tests {
         assert_eq!(layout.guest_names(Isa::Arm64), ["echo"]);
         assert_eq!(layout.guest(Isa::Arm64, "echo"), guests.join("echo.image"));
         assert!(layout.guest_names(Isa::X86_64).is_empty());
+        for (isa, name) in [(Isa::Arm64, "uart-16550"), (Isa::Arm64, "disk"), (Isa::X86_64, "disk")] {
+            let service = layout.service(isa, name);
+            std::fs::create_dir_all(service.parent().unwrap()).unwrap();
+            std::fs::write(service, b"").unwrap();
+        }
+        assert_eq!(layout.service_names(), ["disk", "uart-16550"]);
         let shared = folder.path().join("usr/share");
         assert!(!layout.cache().starts_with(&shared) && !layout.bundles().starts_with(&shared));
     }

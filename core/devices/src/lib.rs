@@ -5,7 +5,7 @@
 //! holds no lock and allocates nothing. The caller decides where it is mapped, who hears its interrupt, and by which clock it
 //! runs. Every offset and size has an answer: what a device lacks reads as zero and ignores writes.
 //!
-//! [`Pl011`] and [`Uart16550`] are serial lines, [`Credit`] keeps their senders from sending too much, a [`Stream`] has somebody at its other side, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash,
+//! [`Pl011`] and [`Uart16550`] are serial lines, [`Credit`] keeps their senders from sending too much, a [`Stream`] has somebody at its other side, a [`Keyboard`] is that of a console, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash,
 //! [`MsiFrame`] makes interrupts of messages.
 //!
 //! What a PC has: [`I8259`] and [`I8254`], which exits use without leaving their light tier; [`Cmos`], [`AcpiPm`],
@@ -21,6 +21,7 @@ mod credit;
 mod fw_cfg;
 mod i8254;
 mod i8259;
+mod keyboard;
 mod pl011;
 mod pl031;
 mod reset;
@@ -38,6 +39,7 @@ pub use credit::Credit;
 pub use fw_cfg::FwCfg;
 pub use i8254::{I8254, I8254_FREQUENCY};
 pub use i8259::I8259;
+pub use keyboard::Keyboard;
 pub use pl011::Pl011;
 pub use pl031::Pl031;
 pub use reset::{Reset, ResetPorts};

@@ -7,7 +7,7 @@ use heapless::Deque;
 use crate::{BACKLOG, Credit};
 
 /// How many bytes a device is offered at once.
-const OFFERED: usize = 8;
+pub(crate) const OFFERED: usize = 8;
 
 /// What a device is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

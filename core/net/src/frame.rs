@@ -177,11 +177,10 @@ impl<const N: usize> Frame<N> {
         self.header = NetworkHeader { buffers: 1, flags: header.flags & NEEDS_CHECKSUM, ..header };
         let NetworkHeader { flags, gso_type, gso_size, checksum_start, checksum_offset, .. } = self.header;
         let (start, offset) = (usize::from(checksum_start), usize::from(checksum_offset));
-        let fits = start >= SHORTEST && start + offset + 2 <= self.length as usize;
-        if flags == 0 || !sender.checksum[SENDS] || !fits {
+        if flags == 0 || !sender.checksum[SENDS] {
             return None;
         }
-        self.open = Some(Open { start, offset });
+        self.open = Some(Open::within(start, offset, self.length as usize)?);
         if gso_type == 0 {
             (self.header.header_length, self.header.gso_size) = (0, 0);
             return Some(());

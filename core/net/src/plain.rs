@@ -9,7 +9,7 @@ use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
-use crate::packet::{FIRST, NEEDS_CHECKSUM, Open, SHORT, SHORTEST};
+use crate::packet::{FIRST, NEEDS_CHECKSUM, Open, SHORT};
 use crate::receive::Broken;
 use crate::transfer::Transfer;
 
@@ -160,8 +160,7 @@ fn open(header: &[u8], buffer: Span) -> Option<Open> {
     let [start_low, start_high, offset_low, offset_high] = *header.get(OPEN_AT..)?.first_chunk()?;
     let start = usize::from(u16::from_le_bytes([start_low, start_high]));
     let offset = usize::from(u16::from_le_bytes([offset_low, offset_high]));
-    let length = buffer.length as usize - NetworkHeader::LENGTH;
-    (start >= SHORTEST && start + offset + 2 <= length).then_some(Open { start, offset })
+    Open::within(start, offset, buffer.length as usize - NetworkHeader::LENGTH)
 }
 
 /// Where a header says what is open, and in how many bytes.

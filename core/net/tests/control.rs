@@ -35,7 +35,7 @@ fn to(address: [u8; 6]) -> Vec<u8> {
 fn what_is_received_is_what_was_asked_for() {
     let mut control = Control::new(MAC);
     let other = to([2, 0, 0, 0, 0, 9]);
-    let group = to([1, 0, 0x5e, 0, 0, 1]);
+    let group = to([0x33, 0x33, 0, 0, 0, 1]);
     let all = to([0xff; 6]);
     assert!(control.wants(&other), "everything before the first command");
     let mut ask = |bytes: &[u8]| {
@@ -54,7 +54,7 @@ fn what_is_received_is_what_was_asked_for() {
     assert_eq!(ask(&[0, 5, 1]), [true, false, false, false]);
     assert_eq!(ask(&[0, 5, 0]), [true, false, false, true]);
     let table =
-        [&[1, 0, 1, 0, 0, 0][..], &[2, 0, 0, 0, 0, 9], &[1, 0, 0, 0], &[1, 0, 0x5e, 0, 0, 1]].concat();
+        [&[1, 0, 1, 0, 0, 0][..], &[2, 0, 0, 0, 0, 9], &[1, 0, 0, 0], &[0x33, 0x33, 0, 0, 0, 1]].concat();
     assert_eq!(ask(&table), [true, true, true, true]);
     let empty = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(ask(&empty), [true, false, false, true]);

@@ -5,13 +5,15 @@ use std::cell::RefCell;
 
 use proptest::prelude::*;
 use turnstile_net::frame::Frame;
+use turnstile_net::plain::Plain;
 use turnstile_net::receive::{Delivery, Room};
 use turnstile_net::settings::Accepts;
 use turnstile_net::transfer::{End, Transfer};
 use turnstile_rig::{Fuse, Ram, Random, Ring};
+use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::device::{Queue, Span};
 use turnstile_virtio::memory::{Memory, Outside};
-use turnstile_virtio::ring::Options;
+use turnstile_virtio::ring::{Buffer, Options};
 
 const OPTIONS: Options = Options { indirect: true, event_idx: false };
 const NEXT: u16 = 1;
@@ -172,5 +174,23 @@ proptest! {
             expected[at..at + span.length as usize].fill_with(|| bytes.next().unwrap());
         }
         prop_assert!(to.ram.get(receiver.end, 0x4000) == expected, "bytes are elsewhere");
+    }
+}
+
+/// Of a packet that ends with the memory of its sender, no more is read than there is.
+#[test]
+fn a_flow_is_told_by_what_a_packet_has() {
+    let (size, random) = (0x1_0000, &mut Random(4));
+    let ram = Ram::new(size, Fuse::default());
+    for length in [21, 42, 57, 58, 59, 1000] {
+        let (bytes, end) = (random.bytes(length), Ram::BASE + size as u64);
+        let address = end - length as u64 - 12;
+        ram.put(address, &NetworkHeader::PLAIN.to_bytes());
+        ram.put(address + 12, &bytes);
+        let buffer = Buffer { address, length: length as u32 + 12, writable: false };
+        let plain = Plain::read::<_, true>(&ram, buffer, 1600).unwrap().unwrap();
+        let mut head = [0; 58];
+        assert_eq!(plain.longer_head(&ram, &mut head), Ok(length.min(58)));
+        assert_eq!(head[..length.min(58)], bytes[..length.min(58)]);
     }
 }

@@ -239,6 +239,47 @@ fn packets_that_make_no_sense_are_dropped() {
     assert_eq!(sent(&|_, bytes| bytes.truncate(13)), Err(Malformed::Length));
     assert_eq!(sent(&|_, bytes| bytes.resize(65554, 0)), Err(Malformed::Length));
     assert_eq!(sent(&|header, _| header.gso_type = 0), Err(Malformed::Length), "longer than a packet may be");
+    for (length, is_right) in [(65549, true), (65550, false)] {
+        let large = |header: &mut NetworkHeader, bytes: &mut Vec<u8>| {
+            header.gso_size = u16::MAX;
+            bytes.resize(length, 0);
+        };
+        assert_eq!(sent(&large).is_ok(), is_right, "as long as IP can say");
+    }
+}
+
+/// What each kind of segment needs that its sender has agreed to.
+#[test]
+fn who_has_not_agreed_sends_nothing_open() {
+    let read = |is_v6: bool, gso_type: u8, sender: Accepts| {
+        let (random, ram) = (&mut Random(3), Ram::new(0x2_0000, Fuse::default()));
+        let Segment { header, bytes, .. } = segment(random, is_v6, false, 0, 1000, 500);
+        let options = Options { indirect: true, event_idx: false };
+        let mut driver = Guest::new(&ram, Ram::BASE, 4, options, 0x1000);
+        let header = NetworkHeader { gso_type, ..header };
+        let readable = [&header.to_bytes()[..], &bytes].concat();
+        let readable_cuts = vec![readable.len() as u32];
+        driver.ask(&ram, &Request { readable, readable_cuts, ..Request::default() }).unwrap();
+        let mut queue = Queue::new(driver.ring.layout, options, 32);
+        let mut chain = queue.pop(&ram).unwrap().unwrap();
+        let read = Frame::<32>::new().read(&ram, &mut chain, &sender, 1600).unwrap();
+        queue.complete(&ram, chain.finish(), 0).unwrap();
+        read
+    };
+    let none = [false, true];
+    for (is_v6, gso_type) in [(false, 0), (false, 1), (false, 0x81), (true, 4), (true, 0x84)] {
+        assert_eq!(read(is_v6, gso_type, all()), Ok(()));
+        let changes = [
+            (true, Accepts { checksum: none, ..all() }),
+            (gso_type & 0x7f == 1, Accepts { tso4: none, ..all() }),
+            (gso_type & 0x7f == 4, Accepts { tso6: none, ..all() }),
+            (gso_type & 0x80 != 0, Accepts { ecn: none, ..all() }),
+        ];
+        for (is_needed, sender) in changes {
+            let expected = if is_needed { Err(Malformed::Offload) } else { Ok(()) };
+            assert_eq!(read(is_v6, gso_type, sender), expected, "{gso_type:#x} {sender:?}");
+        }
+    }
 }
 
 #[test]

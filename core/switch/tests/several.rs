@@ -6,6 +6,7 @@ mod common;
 use common::{Net, OPTIONS, VMS, Vm, attach, mac, memories, run};
 use turnstile_rig::{Fuse, Guest, Ram, Random, Request};
 use turnstile_switch::flow::flow;
+use turnstile_switch::port::Rules;
 use turnstile_switch::relay::Rest;
 use turnstile_virtio::config::NetworkHeader;
 
@@ -94,6 +95,39 @@ fn checksums_are_open_for_who_takes_them() {
     }
 }
 
+/// An address is behind the port that has sent from it last, also within a call, whatever kind of packet that was: where the packet before went does not
+/// decide then.
+#[test]
+fn an_address_moves_within_a_call() {
+    let open = NetworkHeader { flags: 1, checksum_start: 34, checksum_offset: 6, ..PLAIN };
+    for (is_of_several, kind, is_simple) in [
+        (false, PLAIN, true),
+        (false, PLAIN, false),
+        (false, open, true),
+        (true, PLAIN, true),
+        (true, PLAIN, false),
+        (true, open, true),
+    ] {
+        let random = &mut Random(4);
+        let memories = memories(&Fuse::default());
+        let (mut net, mut vms) = some(&memories, random);
+        (0..VMS).for_each(|port| net.switch().attach(port, Rules::default()));
+        assert!(vms[1].send(&memories[1], random, PLAIN, &datagram(1, 0, [1, 2], 22)));
+        pump(&mut net, &memories, 1, false);
+        let before = net.switch().counters(0).unwanted;
+        for (from, to, header, simple) in [(0, 1, PLAIN, true), (1, 2, kind, is_simple), (0, 1, PLAIN, true)]
+        {
+            vms[0].simple = simple;
+            assert!(vms[0].send(&memories[0], random, header, &datagram(from, to, [1, 2], 22)));
+        }
+        pump(&mut net, &memories, 0, is_of_several);
+        vms[1].take(&memories[1]);
+        let came = vms[1].got.iter().filter(|(_, bytes)| bytes[..6] == mac(1)).count();
+        let unwanted = net.switch().counters(0).unwanted - before;
+        assert_eq!((came, unwanted), (1, 1), "{is_of_several} {is_simple} {kind:?}");
+    }
+}
+
 /// What is open in a way that makes no sense, or was not agreed on, is dropped and counted.
 #[test]
 fn senseless_checksums_are_dropped() {
@@ -107,6 +141,10 @@ fn senseless_checksums_are_dropped() {
             (0, 34, 6, true),
             (0, 14, length - 16, true),
             (0, 14, length - 15, false),
+            // Where the VLAN of a packet would be, and its type.
+            (0, 14, 0, false),
+            (0, 14, 5, false),
+            (0, 14, 6, true),
             (0, 13, 6, false),
             (0, u16::MAX, u16::MAX, false),
             (2, 34, 6, false),

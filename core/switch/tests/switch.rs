@@ -5,11 +5,13 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use turnstile_rig::Random;
+use turnstile_switch::address::Address;
 use turnstile_switch::flow::{Steering, flow};
 use turnstile_switch::patience::{PATIENCE, Patience};
 use turnstile_switch::port::Rules;
 use turnstile_switch::rate::Rate;
 use turnstile_switch::switch::{AGE, Switch, Verdict};
+use turnstile_switch::table::Table;
 
 fn mac(number: u64) -> [u8; 6] {
     [2, 0, 0, 0, (number >> 8) as u8, number as u8]
@@ -87,8 +89,8 @@ proptest! {
     #[test]
     fn a_flood_of_addresses_leaves_others_alone(seed in 1u64..) {
         let random = &mut Random(seed);
-        let mut table = turnstile_switch::table::Table::<3, 16>::new(AGE);
-        let address = |number| turnstile_switch::address::Address::new(mac(number), 0);
+        let mut table = Table::<3, 16>::new(AGE);
+        let address = |number| Address::new(mac(number), 0);
         for number in 0..400 {
             table.learn(address(random.below(1 << 16)), 1, number);
             prop_assert!(table.count(1) <= 32);
@@ -187,6 +189,81 @@ fn flows_keep_to_a_queue() {
         })
         .collect();
     assert_eq!(numbers.len(), 4);
+}
+
+/// Flows that differ in one end's address alone, however its last bytes do, or in a port, have different places and pairs: of the places, which are
+/// fewer than the hosts of a network, about as many are used as by chance.
+#[test]
+fn flows_that_differ_little_are_spread() {
+    let of_kind = |kind: [u8; 2], more: &[(usize, u8)]| {
+        let mut packet = head(mac(1), mac(2), None);
+        packet.resize(64, 0);
+        packet[12..14].copy_from_slice(&kind);
+        more.iter().for_each(|&(at, byte)| packet[at] = byte);
+        packet
+    };
+    let (four, six) = (of_kind([8, 0], &[(14, 0x45), (23, 17)]), of_kind([0x86, 0xdd], &[(20, 17)]));
+    let other = of_kind([0x88, 0xb5], &[]);
+    let cases = [
+        (&four, vec![28, 29, 32, 33, 34, 35, 36, 37]),
+        (&six, vec![28, 29, 36, 37, 44, 45, 52, 53, 54, 55, 56, 57]),
+        (&other, vec![4, 5, 10, 11]),
+    ];
+    for (packet, places) in cases {
+        for at in places {
+            let flows: Vec<_> = (0..=u8::MAX)
+                .map(|byte| {
+                    let mut packet = packet.clone();
+                    packet[at] = byte;
+                    flow(&packet)
+                })
+                .collect();
+            let mut steering = Steering::NEW;
+            let mut pairs = [0; 4];
+            flows.iter().for_each(|flow| pairs[steering.pair(*flow, 4)] += 1);
+            assert!(pairs.iter().all(|count| (32..=96).contains(count)), "byte {at}: {pairs:?}");
+            // One that is known is alone in its place: few others go by its pair for that.
+            let before: Vec<_> = flows.iter().map(|flow| steering.pair(*flow, 4)).collect();
+            let first = (before[0] + 1) % 4;
+            steering.sent(flows[0], first);
+            let moved = flows
+                .iter()
+                .zip(&before)
+                .filter(|(flow, before)| steering.pair(**flow, 4) != **before)
+                .count();
+            assert!((1..=16).contains(&moved), "byte {at}: {moved} have the same place");
+        }
+    }
+}
+
+/// A port with its share of the table learns: what it has used last is there.
+#[test]
+fn a_port_with_its_share_takes_from_itself() {
+    let mut table = Table::<3, 1>::new(AGE);
+    let address = |number| Address::new(mac(number), 0);
+    table.learn(address(9), 2, 0);
+    for number in 1..6 {
+        table.learn(address(number), 1, number);
+        let there = (1..6).filter(|other| table.find(address(*other), 9) == Some(1)).collect::<Vec<_>>();
+        assert_eq!(there, (number.saturating_sub(1).max(1)..=number).collect::<Vec<_>>());
+        assert_eq!((table.count(1), table.find(address(9), 9)), (number.min(2) as u32, Some(2)));
+    }
+}
+
+/// Who moves addresses of others to itself has them of its own share.
+#[test]
+fn an_address_counts_for_the_port_where_it_is() {
+    let mut table = Table::<3, 4>::new(AGE);
+    let address = |number| Address::new(mac(number), 0);
+    (1..6).for_each(|number| table.learn(address(number), 0, 0));
+    assert_eq!([0, 1, 2].map(|port| table.count(port)), [5, 0, 0]);
+    for (number, port, counts) in [(1, 1, [4, 1, 0]), (1, 1, [4, 1, 0]), (2, 2, [3, 1, 1]), (1, 0, [4, 0, 1])]
+    {
+        table.learn(address(number), port, 1);
+        assert_eq!([0, 1, 2].map(|port| table.count(port)), counts, "{number} is at {port}");
+    }
+    table.forget(0);
+    assert_eq!([0, 1, 2].map(|port| table.count(port)), [0, 0, 1]);
 }
 
 /// A packet with its ends exchanged is of the same flow, whatever it is.

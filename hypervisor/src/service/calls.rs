@@ -6,10 +6,11 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use turnstile_bundle::ServiceDevice;
+use turnstile_devices::Offer;
 use turnstile_service::abi::{self, Sent};
 use turnstile_vm::attention::Reasons;
 
-use super::{Hosted, LINE, Member, OFFERED};
+use super::{Hosted, LINE, Member};
 use crate::alarm;
 use crate::arch::cpu;
 use crate::arch::exit::server;
@@ -134,17 +135,9 @@ impl Outside for Hosted {
         if self.is(ServiceDevice::Ports) {
             return self.ports.lock().offer();
         }
-        let mut typed = self.typed.lock();
-        let mut word = [0; OFFERED];
-        word.iter_mut().zip(typed.waiting.iter()).for_each(|(place, byte)| *place = *byte);
-        Typed {
-            count: typed.waiting.len().min(OFFERED) as u64,
-            characters: u64::from_le_bytes(word),
-            position: typed.taken,
-            size: typed.size,
-            is_news: core::mem::take(&mut typed.is_resized),
-            port: 0,
-        }
+        let (Offer { bytes, count, position }, size, is_news) = self.typed.lock().offer();
+        let characters = u64::from_le_bytes(bytes);
+        Typed { port: 0, count: count as u64, characters, position, size, is_news }
     }
 
     fn took(&self, offered: &Typed, count: u64) -> bool {
@@ -152,12 +145,9 @@ impl Outside for Hosted {
             return self.ports.lock().took(vm, offered, count);
         }
         let mut typed = self.typed.lock();
-        for _ in 0..count {
-            typed.waiting.pop_front();
-        }
-        typed.taken = typed.taken.wrapping_add(count);
-        self.tell_room(&mut typed);
-        count != 0 || typed.is_resized
+        let (room, has_more) = typed.took(count);
+        self.tell_room(room);
+        has_more
     }
 
     fn has_room(&self) {

@@ -85,6 +85,9 @@ impl Misbehave {
                 deeds::vectors(first, second);
                 deeds::jump(first);
             }
+            20 => loop {
+                deeds::vectors(first, second);
+            },
             _ => {}
         }
         0

@@ -52,12 +52,12 @@ fn works(home: &Path, qemu: &Qemu, isa: Isa) -> Result<()> {
     Ok(())
 }
 
-/// Writes an example whose guest powers off when it has come to its shell, and returns its path.
+/// Writes an example whose guest powers off when it has come to its shell, and which has a service; returns its path.
 fn powering_off(home: &Path, example: &str) -> Result<PathBuf> {
     let example = home.join("usr/share/doc/turnstile/examples").join(example);
     let text = std::fs::read_to_string(&example).context(|| format!("cannot read {}", example.display()))?;
     let file = home.join(example.file_name().unwrap_or_default());
-    let text = text.replace("cmdline = \"", "cmdline = \"turnstile.run=poweroff ");
+    let text = text.replace("cmdline = \"", "ports = [\"agent\"]\ncmdline = \"turnstile.run=poweroff ");
     std::fs::write(&file, text).context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The files of the package: the program, the images of all architectures, guests, the meter, documentation.
+//! The files of the package: the program, the images of all architectures, guests, services, the meter, documentation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl Tree {
         fs::write(&place, bytes).context(|| format!("cannot write {}", place.display()))
     }
 
-    /// The hypervisor of an architecture, with its symbols beside it, and the guests.
+    /// The hypervisor of an architecture, with its symbols beside it, the guests, and the programs of services.
     fn images(&self, layout: &Layout, isa: Isa) -> Result<()> {
         let shared = |file: &Path| {
             let name = file.strip_prefix(layout.images()).unwrap_or(file).display().to_string();
@@ -70,6 +70,9 @@ impl Tree {
         images::guests(layout, isa)?;
         for name in layout.guest_names(isa) {
             shared(&layout.guest(isa, &name))?;
+        }
+        for name in layout.service_names() {
+            shared(&images::service(layout, isa, &name)?)?;
         }
         let symbols = layout.packaged_program(isa, &[]);
         let symbols = symbols.strip_prefix(layout.images()).unwrap_or(&symbols).display().to_string();

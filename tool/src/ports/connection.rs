@@ -107,3 +107,39 @@ fn write<E>(
     let _ = stream.shutdown(Shutdown::Both);
     outbox.end();
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, Signal, kill_process};
+    use signal_hook::consts::SIGWINCH;
+    use signal_hook::iterator::Signals;
+
+    use super::*;
+
+    /// The number of the thread that asks.
+    fn own_number() -> Pid {
+        let path = std::fs::read_link("/proc/thread-self").unwrap();
+        let number = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        number.and_then(Pid::from_raw).unwrap()
+    }
+
+    #[test]
+    fn a_signal_does_not_look_like_an_end() {
+        // With a handler, a signal interrupts who waits. One that names a thread comes to that.
+        let _handled = Signals::new([SIGWINCH]).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (sender, number) = channel();
+        let waiting = std::thread::spawn(move || {
+            sender.send(own_number()).unwrap();
+            has_hung_up(&ours, None)
+        });
+        let number = number.recv().unwrap();
+        for _ in 0..20 {
+            kill_process(number, Signal::WINCH).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!waiting.is_finished(), "the program is there");
+        drop(theirs);
+        assert!(waiting.join().unwrap());
+    }
+}

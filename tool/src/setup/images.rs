@@ -68,6 +68,20 @@ pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
 
 /// Builds a program of `services/` for an architecture and returns the path of its image.
 pub fn service(layout: &Layout, isa: Isa, name: &str) -> Result<PathBuf> {
+    provide(layout, layout.service(isa, name), |image| {
+        let options = service_options(layout, isa);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let what = format!("building the service {name} for {isa}");
+        build(layout, &service_package(name), &Target::anywhere(isa), &[], &options, &what)?;
+        let program = service_program(layout, isa, name);
+        let file = fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
+        let flat = service::flatten(&file).map_err(|why| failed(&what, &why))?;
+        write_atomically(image, &flat)
+    })
+}
+
+/// How programs of `services/` are compiled and linked.
+fn service_options(layout: &Layout, isa: Isa) -> Vec<String> {
     const LINKED: [&str; 6] = [
         "-pie",
         "--no-dynamic-linker",
@@ -80,17 +94,7 @@ pub fn service(layout: &Layout, isa: Isa, name: &str) -> Result<PathBuf> {
     let mut options = vec![format!("-Clink-arg=-T{}", script.display())];
     options.extend(LINKED.map(|argument| format!("-Clink-arg={argument}")));
     options.extend(codegen(isa).iter().map(|&option| option.to_owned()));
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let image = layout.service(isa, name);
-    once(&image.to_string_lossy(), || {
-        let what = format!("building the service {name} for {isa}");
-        build(layout, &service_package(name), &Target::anywhere(isa), &[], &options, &what)?;
-        let program = service_program(layout, isa, name);
-        let file = fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
-        let flat = service::flatten(&file).map_err(|why| failed(&what, &why))?;
-        write_atomically(&image, &flat)
-    })?;
-    Ok(image)
+    options
 }
 
 /// A program of `services/` with its symbols, where [`service`] was built from sources.

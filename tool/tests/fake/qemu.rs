@@ -95,11 +95,12 @@ fn stop_all(bundle: &Bundle<'_>, reason: StopReason, crashed: u8) {
 }
 
 /// Writes back what is typed, keeps statistics, and does what is commanded. A `q` powers off, and a `!` writes more than anybody keeps.
-/// A guest that does not read has no more than room for what is typed.
+/// A guest that does not read has no more than room for what is typed. Who comes to a port is welcomed, and who is there when the machine is powered off is told.
 fn echo(bundle: &Bundle<'_>, reads: bool) {
     let mut room = usize::from(ROOM);
     let mut decoder = Decoder::<DownLink>::new();
     let mut vms = vec![Vm { running: true, paused: false, boots: 1 }; bundle.vms().len()];
+    let mut open = vec![];
     for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
         match decoder.push(byte) {
             Some(Item::Message(Down::Input { vm, bytes })) => {
@@ -119,7 +120,12 @@ fn echo(bundle: &Bundle<'_>, reads: bool) {
                 }
             }
             Some(Item::Message(Down::Size { .. })) => {}
+            Some(Item::Message(Down::PortOpen { vm, port, .. })) => {
+                send(&Up::Port { vm, port, bytes: b"welcome\n" });
+                open.push((vm, port));
+            }
             Some(Item::Message(Down::Command(Command::Poweroff))) => {
+                open.iter().for_each(|&(vm, port)| send(&Up::Port { vm, port, bytes: b"goodbye\n" }));
                 return stop_all(bundle, StopReason::Killed, 0);
             }
             Some(Item::Message(Down::Command(Command::Statistics { vm }))) => statistics(bundle, vm),

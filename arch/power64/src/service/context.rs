@@ -71,7 +71,7 @@ pub(super) struct Lending {
     /// The handlers of its calls: while it does not have them, and while it does.
     users: [Handler; 2],
     reserved: u64,
-    /// The guest's, while it has them.
+    /// The guest's, as they are from when it has asked until it makes its next call: whatever interrupts it meanwhile leaves them alone.
     guest: Vectors,
     /// Its own, while it has been interrupted.
     own: Vectors,
@@ -211,11 +211,23 @@ impl Context {
 
 #[cfg(not(target_os = "none"))]
 impl Context {
-    /// What `entry.S` does when it gives a service its vector registers back.
+    /// What `entry.S` does when a service asks for vector registers.
+    #[cfg(test)]
     pub(super) fn lend(&mut self) {
         self.lending.guest.save();
         // SAFETY: what is there was stored.
+        unsafe { self.lending.none.load() };
+        self.take_note();
+    }
+
+    /// What it does when it gives a service that was interrupted its vector registers back.
+    fn give_back(&mut self) {
+        // SAFETY: what is there is what was stored when they were lent.
         unsafe { self.lending.own.load() };
+        self.take_note();
+    }
+
+    fn take_note(&mut self) {
         self.lending.lent = 1;
         [_, self.user] = self.lending.users;
     }
@@ -286,7 +298,7 @@ pub(super) mod entry {
 
     pub(crate) unsafe extern "C" fn turnstile_service_resume_lent(context: *mut Context) -> u32 {
         // SAFETY: the caller's; no reference to it is in use.
-        unsafe { (*context).lend() };
+        unsafe { (*context).give_back() };
         fakes::write("service resumes with vectors", 0);
         fakes::get("service") as u32
     }

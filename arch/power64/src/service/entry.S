@@ -246,13 +246,12 @@ turnstile_service_called_lent:
     ld      %r5, GPR + 40(%r1)
     b       turnstile_service_called
 
-// R3 = the context of a service that was interrupted while it had vector registers, which are in the context.
+// R3 = the context of a service that was interrupted while it had vector registers, which are in the context. So are the guest's: since the interrupt this
+// CPU has done nothing but serve it, and no vCPU has been exchanged.
     .global turnstile_service_resume_lent
 turnstile_service_resume_lent:
     out_of_guest %r3
     mr      %r1, %r3
-    addi    %r3, %r1, VECTORS_GUEST
-    bl      turnstile_save_vectors
     addi    %r3, %r1, VECTORS_OWN
     bl      turnstile_load_vectors
     lent    %r3

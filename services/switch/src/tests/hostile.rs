@@ -56,12 +56,20 @@ fn a_hostile_member_gets_nowhere() {
         let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         // Some have several pairs of queues.
         let more = if seed % 2 == 0 { pairs(4) } else { 0 };
-        let mut host = Host::new([(more, 0), (0, 0), (0, 0)], None);
+        let several = if seed % 3 == 0 { pairs(2) } else { 0 };
+        let mut host = Host::new([(more, 0), (0, 0), (several, 0)], None);
         let mut bad = match more {
             0 => Driver::running(&mut host, 0),
             _ => Driver::running_pairs(&mut host, 0, 4),
         };
-        let mut others = [1, 2].map(|member| Driver::running(&mut host, member));
+        let mut others = [1, 2].map(|member| match member {
+            2 if several != 0 => {
+                let mut driver = Driver::running_pairs(&mut host, 2, 2);
+                driver.command(&mut host, 4, 0, &[2, 0]);
+                driver
+            }
+            _ => Driver::running(&mut host, member),
+        });
         host.board.tick.set(50_000);
         for round in 0..150 {
             match random.below(8) {
