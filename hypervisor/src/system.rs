@@ -27,7 +27,7 @@ use crate::guest::Guest;
 use crate::line::{self, PortMessage, Receiver};
 use crate::machine::shared;
 use crate::options;
-use crate::service::{self, Hosted};
+use crate::service::{Hosted, calls};
 use crate::times;
 
 /// All VMs on one machine.
@@ -102,7 +102,7 @@ fn turnstile_main(host: &'static Host) -> ! {
         fault::provoke(kind);
     }
     if options.provoke == Some(Provoked::Dry) {
-        service::provoke_dry();
+        calls::provoke_dry();
     }
     let (system, running) = set_up(host, options.provoke == Some(Provoked::Stray));
     TIMES.end(Phase::Vms, time::ticks());
