@@ -351,6 +351,43 @@ mod tests {
         assert!(machine.host(3 * BLOCK, 1).is_ok(), "another one comes at the next touch");
     }
 
+    /// Whoever takes a block that was given back finds it in no table of who had it: nothing is done there any more.
+    #[test]
+    fn no_table_names_what_is_in_the_pool() {
+        std::thread_local! {
+            static POOL: Cell<Option<&'static Pool>> = const { Cell::new(None) };
+        }
+        /// Hears of each access to the tables.
+        struct Watching;
+        impl Clear for Watching {
+            fn in_memory(entry: u64) -> u64 {
+                assert!(POOL.get().is_none_or(|pool| pool.free() == 0), "it is somebody else's by now");
+                entry
+            }
+
+            unsafe fn open(_: u64) -> Self {
+                Self
+            }
+
+            fn clear(&mut self, _: u64, _: u64) {}
+
+            fn close(self) {}
+        }
+        for gives_back in [true, false] {
+            let machine = machine(1);
+            machine.host(0, 1).unwrap();
+            POOL.set(Some(machine.pool));
+            // SAFETY: nobody uses the tables of the test.
+            unsafe {
+                match gives_back {
+                    true => _ = machine.pooled.give_back::<Watching>(0..BLOCK, RAM, || ()),
+                    false => machine.pooled.release::<Watching>(0..BLOCK, RAM, false),
+                }
+            }
+            assert_eq!((machine.pool.free(), machine.is_mapped(0)), (1, false));
+        }
+    }
+
     #[test]
     fn what_a_vm_has_and_what_is_free_is_the_pool() {
         let machine = machine(3);

@@ -127,6 +127,8 @@ pub enum Call {
     /// were named, and returns how many of these calls have no effect yet. Nothing is lost but what those bytes hold if the same ones are named
     /// again. Refused if the VM's memory comes from no pool, if that is no memory of it, and if too many wait already.
     Release = 11,
+    /// The guest uses again what was named by [`Call::Release`] and has not gone: it stays.
+    Keep = 12,
 }
 
 /// What [`Call::Release`] takes multiples of: 2 MiB.
@@ -149,6 +151,7 @@ impl Call {
             9 => Self::Send,
             10 => Self::PortName,
             11 => Self::Release,
+            12 => Self::Keep,
             _ => return None,
         })
     }

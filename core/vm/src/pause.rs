@@ -122,10 +122,12 @@ impl Pause {
         counted.is_ok_and(|word| word / VCPU == 1)
     }
 
-    /// Says whether there is a short pause. For the vCPU that has acknowledged last: none begins behind that, and none ends but by its
-    /// hand. So no vCPU is in its guest until [`Pause::end_short`].
+    /// Says whether there is a short pause that the caller, who has acknowledged last, is to end: none begins behind that, and none ends but by
+    /// its hand. So no vCPU is in its guest until [`Pause::end_short`]. If the pause that it has acknowledged has ended meanwhile, there may be
+    /// another one, which it has not acknowledged.
     pub fn is_short(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & SHORT != 0
+        let word = self.word.load(Ordering::Relaxed);
+        word & SHORT != 0 && word / VCPU == 0
     }
 
     /// Ends a short pause, for the vCPU that has acknowledged last. True if the others are held no longer: the caller must then make all

@@ -79,9 +79,10 @@ fn a_short_pause_holds_until_the_last_vcpu_has_done_its_work() {
     for _ in 0..2 {
         assert!(!pause.is_short());
         assert!(pause.begin_short() && !pause.begin_short());
-        assert!(pause.holds() && pause.is_short() && !pause.is_paused(), "no user has paused it");
+        assert!(pause.holds() && !pause.is_paused(), "no user has paused it");
         assert_eq!(pause.end(5, |_| panic!("it is not a user's")), None);
-        assert!(!pause.acknowledge(1) && pause.holds() && pause.acknowledge(0));
+        assert!(!pause.acknowledge(1) && pause.holds() && !pause.is_short(), "one is in its guest");
+        assert!(pause.acknowledge(0) && pause.is_short());
         assert!(!pause.begin_short(), "its work is being done");
         assert!(!pause.close(6) && !pause.stands(), "the clock goes on");
         assert!(pause.end_short(), "the others go on");
@@ -124,6 +125,18 @@ fn a_users_pause_in_a_short_one_neither_ends_it_nor_is_lost() {
     }
 }
 
+/// Who was last in a user's pause is slow: that ends, and a short one begins, before it looks what is to be done.
+#[test]
+fn who_was_last_in_one_pause_does_not_do_the_work_of_the_next() {
+    let pause = Pause::new(2);
+    assert!(pause.begin() && !pause.acknowledge(0) && pause.acknowledge(1));
+    assert_eq!(pause.end(5, |_| panic!("the clock has not been stopped")), Some(0));
+    assert!(pause.begin_short());
+    assert!(!pause.is_short() && !pause.close(6), "the other one is in its guest again");
+    assert!(!pause.acknowledge(1) && !pause.is_short());
+    assert!(pause.acknowledge(0) && pause.is_short() && pause.end_short());
+}
+
 #[test]
 fn a_short_pause_in_a_users_is_done_before_its_clock_stands() {
     let pause = Pause::new(2);
@@ -138,7 +151,7 @@ fn a_short_pause_in_a_users_is_done_before_its_clock_stands() {
     assert!(pause.begin() && !pause.acknowledge(0) && pause.acknowledge(1));
     assert!(!pause.begin_short(), "the last one has looked, perhaps");
     pause.reset();
-    assert!(pause.begin_short());
+    assert!(pause.begin_short() && !pause.acknowledge(0) && pause.acknowledge(1) && pause.is_short());
     pause.reset();
     assert!(!pause.holds() && !pause.is_short(), "a life that is over");
 }

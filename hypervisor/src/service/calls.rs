@@ -198,6 +198,10 @@ impl Outside for Hosted {
         Some(released.count())
     }
 
+    fn keep(&self) {
+        self.released.lock().clear();
+    }
+
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
         line::report(format_args!("{report}\nservice {}: crash {number}", self.name));
         self.introduce();

@@ -10,7 +10,9 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use turnstile_service_rt::{Answer, Attach, Doorbells, Event, Service, is_released, kept, release, service};
+use turnstile_service_rt::{
+    Answer, Attach, Doorbells, Event, Service, is_released, keep, kept, release, service,
+};
 use turnstile_service_virtio::{Runtime, Virtio, answered, doorbells, words};
 
 use model::{Balloon, Giver, QUEUES, VECTORS};
@@ -35,6 +37,10 @@ impl Giver for Pool {
 
     fn is_settled(&mut self) -> bool {
         is_released()
+    }
+
+    fn keep(&mut self) {
+        keep();
     }
 }
 

@@ -30,6 +30,8 @@ pub trait Giver: 'static {
     fn give(&mut self, address: u64, length: u64);
     /// Says whether all that was given is gone, or will stay.
     fn is_settled(&mut self) -> bool;
+    /// The guest uses again what was given and is not gone yet: it stays.
+    fn keep(&mut self);
 }
 
 /// Pages as a giver has them: in whole blocks.
@@ -101,6 +103,8 @@ impl<G: Giver> Model<QUEUES> for Balloon<G> {
         if let Some(queue) = self.queues.get_mut(usize::from(number)) {
             *queue = None;
         }
+        // The pages of reports that were not completed are the driver's again.
+        self.pages.0.keep();
     }
 }
 

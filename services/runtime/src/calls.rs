@@ -51,6 +51,11 @@ pub fn is_released() -> bool {
     matches!(call(Call::Release, [0; 3]), 0 | REFUSED)
 }
 
+/// The guest uses again what was [released](release) and has not left: it stays.
+pub fn keep() {
+    call(Call::Keep, [0; 3]);
+}
+
 /// A member's PCI function sends a message-signalled interrupt. False if nothing of the machine is at that address, or if the VM does
 /// not run.
 pub fn message(member: u64, address: u64, data: u32) -> bool {

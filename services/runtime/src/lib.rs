@@ -29,7 +29,9 @@ mod service;
 mod state;
 mod storage;
 
-pub use calls::{Log, alarm, decode, is_released, message, port_name, print, random, release, send, time};
+pub use calls::{
+    Log, alarm, decode, is_released, keep, message, port_name, print, random, release, send, time,
+};
 pub use device::{Device, DeviceMemory, Registers};
 pub use event::{Characters, Event};
 pub use fruitless::Fruitless;

@@ -182,6 +182,24 @@ impl Shown {
         Ok(())
     }
 
+    /// Shows whole blocks no more, on any CPU, until they are supplied again.
+    ///
+    /// # Safety
+    /// Nobody else changes these tables meanwhile.
+    unsafe fn withdraw(
+        &mut self,
+        tables: &mut impl Tables,
+        places: Range<u64>,
+        attributes: Stage1Attributes,
+    ) {
+        for place in places.clone().step_by(BLOCK as usize) {
+            // SAFETY: the caller's promise.
+            unsafe { self.space.withdraw(place, attributes) };
+        }
+        // Before anybody else gets one of them.
+        tables.invalidate(places.start, places.end - places.start);
+    }
+
     /// Takes a member's away.
     fn close(&mut self, tables: &mut impl Tables, member: usize) {
         let Self { space, places } = self;
@@ -273,14 +291,10 @@ impl ServiceMemory {
     /// The caller is inside the service's gate.
     pub unsafe fn withdraw(&self, window: &Window, offsets: Range<u64>) {
         let first = window.address - lowest();
+        let places = first + offsets.start..first + offsets.end;
         let _ = with_pool(|pool| {
-            let shown = self.shown.lock();
-            for offset in offsets.clone().step_by(BLOCK as usize) {
-                // SAFETY: the caller's promise.
-                unsafe { shown.space.withdraw(first + offset, attributes(window)) };
-            }
-            // Before anybody else gets one of them.
-            pool.invalidate(first + offsets.start, offsets.end - offsets.start);
+            // SAFETY: the caller's promise.
+            unsafe { self.shown.lock().withdraw(pool, places, attributes(window)) };
             Ok(())
         });
     }
@@ -467,6 +481,31 @@ mod tests {
         }
     }
 
+    /// Tables that note what is invalidated.
+    struct Noting(Vec<(u64, u64)>);
+
+    impl Tables for Noting {
+        fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
+            Heap.allocate(bytes)
+        }
+
+        fn free(&mut self, table: PhysAddr, bytes: u64) {
+            Heap.free(table, bytes);
+        }
+
+        fn read(&self, table: PhysAddr, index: usize) -> u64 {
+            Heap.read(table, index)
+        }
+
+        fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
+            Heap.write(table, index, entry);
+        }
+
+        fn invalidate(&mut self, address: u64, size: u64) {
+            self.0.push((address, size));
+        }
+    }
+
     #[test]
     fn a_window_on_demand_has_the_blocks_that_were_supplied() {
         for is_vhe in [true, false] {
@@ -485,9 +524,12 @@ mod tests {
             let allowed = if is_vhe { Permission::ReadOnly } else { Permission::ReadWrite };
             let there = Some((host + 2 * MIB, 2 * MIB, allowed));
             assert_eq!(blocks(&shown), [None, there, None, None]);
+            let mut noting = Noting(Vec::new());
+            let places = window.address..window.address + 4 * MIB;
             // SAFETY: as above.
-            unsafe { shown.space.withdraw(window.address + 2 * MIB, attributes(&window)) };
+            unsafe { shown.withdraw(&mut noting, places, attributes(&window)) };
             assert_eq!(blocks(&shown), [None; 4], "until it is supplied again");
+            assert_eq!(noting.0, [(window.address, 4 * MIB)], "and no CPU knows it any more");
             // SAFETY: as above.
             let again =
                 unsafe { shown.space.supply(window.address + 2 * MIB, host + 6 * MIB, attributes(&window)) };

@@ -595,6 +595,7 @@ impl<S: Space> Service<S> {
             Some(Call::Release) if !self.is_shared => {
                 return self.give_up(first, second).unwrap_or(abi::REFUSED);
             }
+            Some(Call::Keep) if !self.is_shared => self.outside.keep(),
             Some(Call::Random) => return self.outside.random().unwrap_or(abi::REFUSED),
             Some(Call::Message) if self.message(third, first, second, meanwhile) => {}
             Some(Call::Decode) if self.decode(first, second, third) => {}

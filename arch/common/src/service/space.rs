@@ -290,6 +290,8 @@ pub trait Outside: Sync {
     fn give_up(&self, _guest: Range<u64>) -> Option<u64> {
         None
     }
+    /// That guest uses again what of these has not gone: it stays.
+    fn keep(&self) {}
     /// The service has crashed, for the `number`th time, and is started anew.
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>);
 }

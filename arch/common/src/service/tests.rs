@@ -268,6 +268,10 @@ impl Outside for World {
         Some(3)
     }
 
+    fn keep(&self) {
+        self.say("keep".to_string());
+    }
+
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
         self.say(format!("{number}: {}", report.to_string().replace('\n', ", ")));
     }

@@ -89,6 +89,12 @@ impl Giver for Pool {
         }
         left == 0
     }
+
+    fn keep(&mut self) {
+        if self.1.step() {
+            self.0.leaving.borrow_mut().clear();
+        }
+    }
 }
 
 type Device = Virtio<QUEUES, VECTORS, Balloon<Pool>>;

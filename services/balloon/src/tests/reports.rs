@@ -107,6 +107,45 @@ fn a_report_waits_until_nobody_reaches_its_blocks() {
     assert_eq!(host.pool.asked(), 0, "nobody looks where nothing is reported");
 }
 
+#[test]
+fn what_was_reported_before_a_reset_is_in_use_again() {
+    for is_killed in [false, true] {
+        let (mut host, mut driver) = running();
+        host.pool.delay(100);
+        offer(&mut host, &driver, 1, &[(block(1), BLOCK as u32), (block(2), BLOCK as u32)]);
+        assert!(host.wait() && completed(&host, &driver) == 0);
+        if is_killed {
+            host.kill();
+        }
+        assert!(driver.start(&mut host, ACCEPTED));
+        host.pool.delay(0);
+        report(&mut host, &driver, 1, &[(block(3), BLOCK as u32)]);
+        assert_eq!([1, 2, 3].map(|number| host.pool.has(block(number))), [false, false, true]);
+    }
+}
+
+/// The service is killed at one step of a reset behind a report that was not completed. Returns whether it was.
+fn killed_at_a_reset(step: u64) -> bool {
+    let (mut host, mut driver) = running();
+    host.pool.delay(100);
+    offer(&mut host, &driver, 1, &[(block(1), BLOCK as u32)]);
+    host.kills.left = Some(step);
+    assert!(driver.start(&mut host, ACCEPTED));
+    host.pool.delay(0);
+    report(&mut host, &driver, 1, &[(block(3), BLOCK as u32)]);
+    assert_eq!([1, 3].map(|number| host.pool.has(block(number))), [false, true], "step {step}");
+    host.kills.deaths != 0
+}
+
+#[test]
+fn killed_at_any_step_of_a_reset_it_takes_nothing_that_is_in_use_again() {
+    let mut step = 0;
+    while killed_at_a_reset(step) {
+        step += 1;
+    }
+    assert!(step > 20, "{step}");
+}
+
 /// Two reports, and the service is killed at one step. Returns whether it was.
 fn killed_at(step: u64) -> bool {
     let (mut host, driver) = running();

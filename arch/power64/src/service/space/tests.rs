@@ -193,9 +193,11 @@ fn a_window_on_demand_has_the_blocks_that_were_supplied() {
     let [(at, host, size, attributes)] = mapped()[..] else { panic!("{:?}", mapped()) };
     assert_eq!((at, host, size), ((1 << 40) + 0x40_0000, 0x7020_0000, BLOCK));
     assert_eq!(attributes, PartitionAttributes { write: true, execute: false, device: false });
+    fakes::take_log();
     // SAFETY: as above.
     unsafe { space.withdraw(&windows[0], 0..2 * BLOCK) };
     assert_eq!(mapped(), []);
+    assert_eq!(fakes::take_log(), [Access::Write("TLBIE_LPID", space.context().fixed.lpid)]);
     // SAFETY: as above.
     assert!(unsafe { space.supply(&windows[0], BLOCK, 0x7220_0000) });
     // SAFETY: as above.

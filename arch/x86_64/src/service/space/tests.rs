@@ -213,15 +213,18 @@ fn what_windows_have_left_in_a_tlb_is_nobodys() {
         let vmcb = leave(registers, code::VMMCALL);
         ASIDS.with_borrow_mut(|asids| asids.push(vmcb.asid()));
     });
-    let mut windows = [Window { host: 0x10_0000, size: 0x1000, ..Window::default() }];
+    let mut windows = [Window { size: 0x20_0000, on_demand: true, ..Window::default() }];
     // SAFETY: nobody is inside, and the fake maps nothing.
-    unsafe { turnstile_arch_common::service::Space::attach(space, 3, &mut windows) }.unwrap();
+    unsafe { space.attach(3, &mut windows) }.unwrap();
     enter(space);
     enter(space);
     // SAFETY: as above.
-    unsafe { turnstile_arch_common::service::Space::detach(space, 3) };
+    unsafe { space.withdraw(&windows[0], 0..0x20_0000) };
+    enter(space);
+    // SAFETY: as above.
+    unsafe { space.detach(3) };
     enter(space);
     let asids = ASIDS.take();
     assert_eq!(asids[0], asids[1]);
-    assert!(asids[2] > asids[1], "one that was never used: {asids:?}");
+    assert!(asids[3] > asids[2] && asids[2] > asids[1], "one that was never used: {asids:?}");
 }
