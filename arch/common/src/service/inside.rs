@@ -278,19 +278,35 @@ impl<S: Space> Service<S> {
     }
 
     /// Waits outside until the member is back whose guest waits for the answer to this event, and comes in again: so nobody has the service begin anew more
-    /// often than that.
+    /// often than that. The service's own CPU waits for nobody: who [asks](Service::ask) it has waited.
     #[cold]
     fn await_return(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
-        let awaited = awaited(event);
-        let until =
-            |(number, member): (usize, &Member)| member.absent_until().filter(|_| awaited >> number & 1 != 0);
-        let until = self.members.lock().iter().enumerate().find_map(until);
-        // The service's own CPU waits for nobody.
-        let Some(until) = until.filter(|_| !self.has_own_cpu()) else { return };
+        let Some(until) = self.returns_at(event).filter(|_| !self.has_own_cpu()) else { return };
         self.leave(meanwhile);
         while S::now() < until || !self.gate.enter() {
             meanwhile.wait();
         }
+    }
+
+    /// Waits for the same before it asks the service's own CPU, and keeps nobody else from asking meanwhile.
+    #[cold]
+    #[inline(never)] // Others are not to pay for it.
+    pub(super) fn await_outside(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
+        if self.begins.load(Ordering::Relaxed) != RUNS
+            && let Some(until) = self.returns_at(event)
+        {
+            while S::now() < until {
+                meanwhile.wait();
+            }
+        }
+    }
+
+    /// Returns when the member is back whose guest waits for the answer to this event; `None` if it is there.
+    fn returns_at(&self, event: &Event) -> Option<u64> {
+        let awaited = awaited(event);
+        let until =
+            |(number, member): (usize, &Member)| member.absent_until().filter(|_| awaited >> number & 1 != 0);
+        self.members.lock().iter().enumerate().find_map(until)
     }
 
     /// Has members come back of which it is time, and others at once, a bit for each.
