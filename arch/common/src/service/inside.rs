@@ -249,12 +249,13 @@ impl<S: Space> Service<S> {
         }
     }
 
-    /// Has somebody look soon whether a member comes back, if one is absent: its guest may do nothing but wait. The program's own alarm is
+    /// Has somebody look when a member comes back, if one is absent: its guest may do nothing but wait. The program's own alarm is
     /// [no later](Self::no_later).
     #[cold]
     fn remind(&self) {
-        if self.lacks(u64::MAX) {
-            self.outside.alarm(S::now().saturating_add(STARVED));
+        let at = self.no_later(u64::MAX);
+        if at != u64::MAX {
+            self.outside.alarm(at);
         }
     }
 
@@ -262,7 +263,7 @@ impl<S: Space> Service<S> {
     /// Events do not put it off, however many there are.
     #[cold]
     fn no_later(&self, at: u64) -> u64 {
-        if self.lacks(u64::MAX) { at.min(S::now().saturating_add(STARVED)) } else { at }
+        self.members.lock().iter().filter_map(Member::absent_until).fold(at, u64::min)
     }
 
     /// Says whether one of these members is absent, a bit for each.

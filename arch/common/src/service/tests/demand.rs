@@ -284,14 +284,14 @@ fn joined(service: &Service<Script>) -> Vec<(u64, u64)> {
 fn a_shared_service_does_without_a_member_that_the_pool_has_no_memory_for() {
     let (service, world) = shared_pool();
     ring_dry(&service, world, 0);
-    assert_eq!(said(world), ["touch 1: 20000", "alarm 1000009"], "somebody looks for it");
+    assert_eq!(said(world), ["touch 1: 20000", "alarm 20000009"], "somebody looks for it");
     assert_eq!(joined(&service), [(0, 1)], "the others are there at once");
     assert_eq!(heard(&service).last().unwrap(), "Doorbell 1", "what they did is done");
     assert_eq!(service.figures().crashes, 0);
     // The program's own alarm is not the last word, and one that comes at once is soon enough.
     let asks = [Step::Call(Call::Alarm, [u64::MAX, 0, 0]), Step::Done(0, 0), Step::Done(0, abi::AGAIN)];
     service.space.steps.lock().unwrap().extend(asks);
-    for said_last in ["alarm 1000009", "alarm 0"] {
+    for said_last in ["alarm 20000009", "alarm 0"] {
         // SAFETY: as above.
         unsafe { service.post(Pending::doorbell(1), &mut Wanted(0)) };
         assert_eq!((joined(&service), said(world)), (vec![], vec![said_last.to_string()]));
@@ -372,7 +372,7 @@ fn events_do_not_put_the_alarm_off_while_a_member_is_absent() {
     service.space.steps.lock().unwrap().extend(asks);
     // SAFETY: as above.
     unsafe { service.post(Pending::ALARM, &mut Wanted(0)) };
-    assert_eq!(said(world), ["alarm 1000209", "alarm 500"]);
+    assert_eq!(said(world), ["alarm 20000009", "alarm 500"]);
     NOW.set(20_000_009);
     service.space.steps.lock().unwrap().extend([Step::Done(0, 0), Step::Done(0, 0)]);
     service.space.steps.lock().unwrap().extend([Step::Call(Call::Alarm, [u64::MAX, 0, 0]), Step::Done(0, 0)]);
@@ -498,4 +498,18 @@ fn two_events_without_memory_do_not_have_each_other_come_again() {
     unsafe { service.post(Pending::ALARM, &mut cpu) };
     look(&service);
     assert_eq!(heard(&service)[4..], ["Alarm 9", "Doorbell 1", "Interrupt 9"]);
+}
+
+#[test]
+fn an_event_that_is_given_up_leaves_what_waits_for_memory() {
+    let (service, world) = left_by(&[Step::Done(5, 0), Step::Miss(0x1_1000)]);
+    access(&service);
+    starve(&service, world, Pending::doorbell(3));
+    let first = [Step::Done(0, 0); 3];
+    for _ in 0..2 {
+        service.space.steps.lock().unwrap().extend(first);
+        service.space.steps.lock().unwrap().push_back(Step::Fault);
+    }
+    assert_eq!(access(&service), u64::MAX);
+    assert_eq!(heard(&service).last().unwrap(), "Doorbell 8");
 }
