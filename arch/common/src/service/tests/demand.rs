@@ -315,15 +315,18 @@ fn who_reads_a_register_waits_outside_until_it_is_back() {
     ring_dry(&service, world, 4);
     assert_eq!(joined(&service), [(0, 1)]);
     let waits = Cell::new(0);
+    // Somebody else is inside when it is time.
     let event = Event::new(Kind::Read, [abi::member_device(1, 1), 0, 1, 0, 0]);
     // SAFETY: as above.
     unsafe { service.access(&event, &mut Waits(&service, &waits)) };
-    assert_eq!((waits.get(), NOW.get()), (4, 20_000_009));
+    assert_eq!((waits.get(), NOW.get()), (5, 20_000_009));
     assert_eq!((joined(&service), service.gate.is_inside()), (vec![(1, 1)], false));
     ring_dry(&service, world, 0);
     access_of(&service, 0);
     assert_eq!(joined(&service), [(0, 1)], "others do not wait");
     service.detach(1);
+    access_of(&service, 0);
+    assert_eq!(service.begins.load(Ordering::Relaxed), RUNS, "nobody waits for who has left");
     service.attach(1, vec![on_demand(0x2_0000)], None).unwrap();
     access_of(&service, 1);
     assert_eq!(joined(&service), [(1, 0)], "another life was never absent");
@@ -334,9 +337,13 @@ fn who_reads_a_register_waits_outside_until_it_is_back() {
         fn interrupt(&mut self) {}
         fn wait(&mut self) {
             self.1.set(self.1.get() + 1);
-            NOW.set(NOW.get() + 5_000_000);
-            assert!(self.0.gate.enter(), "nobody is kept out meanwhile");
-            assert_eq!(self.0.gate.leave(), None);
+            if NOW.get() < 20_000_009 {
+                NOW.set(NOW.get() + 5_000_000);
+                assert!(self.0.gate.enter(), "nobody is kept out meanwhile");
+            }
+            if NOW.get() < 20_000_009 || self.1.get() > 4 {
+                assert_eq!(self.0.gate.leave(), None);
+            }
         }
         fn again(&mut self) {}
     }
@@ -512,4 +519,16 @@ fn an_event_that_is_given_up_leaves_what_waits_for_memory() {
     }
     assert_eq!(access(&service), u64::MAX);
     assert_eq!(heard(&service).last().unwrap(), "Doorbell 8");
+}
+
+#[test]
+fn a_card_interrupts_again_while_a_member_is_absent() {
+    let (service, world) = driver(&[]);
+    service.attach(1, vec![on_demand(0x2_0000)], None).unwrap();
+    access_of(&service, 0);
+    ring_dry(&service, world, 0);
+    said(world);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::INTERRUPT, &mut Wanted(0)) };
+    assert_eq!((said(world), service.begins.load(Ordering::Relaxed)), (vec!["unmask".to_string()], CHANGED));
 }
