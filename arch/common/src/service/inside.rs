@@ -177,6 +177,11 @@ impl<S: Space> Service<S> {
     ) -> Answer {
         if self.begins.load(Ordering::Relaxed) != RUNS {
             self.await_return(&event, meanwhile);
+            // Once for each event: who comes back while that is tried again may be the reason again, without end.
+            self.admit(S::now(), 0);
+            if event.kind() == Some(Kind::Alarm) {
+                self.remind();
+            }
         }
         let mut tries = TRIES;
         while tries != 0 {
@@ -184,24 +189,21 @@ impl<S: Space> Service<S> {
             match unsafe { self.attempt(&event, entered.take(), meanwhile) } {
                 Ok(answer) => {
                     self.publish(&event, &answer, meanwhile);
-                    if self.begins.load(Ordering::Relaxed) == CHANGED && answer.lines & abi::AGAIN == 0 {
-                        // Somebody is absent, whose guest may do nothing but wait. The program's own alarm may be no later than this one.
-                        self.outside.alarm(S::now().saturating_add(STARVED));
-                    }
+                    self.take_up();
                     return answer;
                 }
                 // Whoever is killed is not to blame.
                 Err(Crash::Killed) => {}
-                Err(Crash::Starved) if is_access(&event) => tries -= 1,
-                // The program begins anew without the member that was the reason.
-                Err(Crash::Starved) if self.is_shared => {}
-                Err(Crash::Starved) => {
+                Err(Crash::Starved) if !self.is_shared && !is_access(&event) => {
                     self.postpone(&event);
                     return Answer::default();
                 }
+                // The program begins anew without the member that was the reason, which is another one each time.
+                Err(Crash::Starved) if !self.is_reason(awaited(&event)) => {}
                 Err(_) => tries -= 1,
             }
         }
+        self.take_up();
         // Before it is blamed: a device that is given up for this event has others wait for what they asked of it.
         let is_of_device = self.is_of_device(&event);
         self.blame(&event);
@@ -228,37 +230,91 @@ impl<S: Space> Service<S> {
         self.outside.alarm(S::now().saturating_add(STARVED));
     }
 
+    /// Has what waited for memory come again: something was handled, so perhaps that can be, too. Not before, because of two events that both
+    /// find no memory each would have the other come again at once, without end.
+    fn take_up(&self) {
+        if let Some(pending) = self.starved.take() {
+            // Whoever is inside finds it on the way out, and that is the caller: the alarm that was to remind of it may be the program's now.
+            let _ = self.gate.post(pending);
+        }
+    }
+
     /// A shared service goes on without a member whose memory the pool has no room for.
     #[cold]
     fn do_without(&self, member: usize) {
         if self.is_shared {
             let now = S::now();
             self.members.lock().get_mut(member).into_iter().for_each(|member| member.be_absent(now));
+            self.remind();
         }
     }
 
+    /// Has somebody look when a member comes back, if one is absent: its guest may do nothing but wait. The program's own alarm is
+    /// [no later](Self::no_later).
+    #[cold]
+    fn remind(&self) {
+        let at = self.no_later(u64::MAX);
+        if at != u64::MAX {
+            self.outside.alarm(at);
+        }
+    }
+
+    /// Returns when the program's alarm goes off, which it wants at this time. It is the only one, so if a member is absent it reminds of that, too.
+    /// Events do not put it off, however many there are.
+    #[cold]
+    fn no_later(&self, at: u64) -> u64 {
+        self.members.lock().iter().filter_map(Member::absent_until).fold(at, u64::min)
+    }
+
+    /// Says whether one of these members is absent, a bit for each.
+    fn lacks(&self, members: u64) -> bool {
+        let is_absent = |(number, member): (usize, &Member)| member.is_absent() && members >> number & 1 != 0;
+        self.members.lock().iter().enumerate().any(is_absent)
+    }
+
+    /// Says whether it was these members, a bit for each, whose memory the pool had no room for just now. What they do is tried again, so they are
+    /// there while it is; others stay absent, and nobody answers for them.
+    fn is_reason(&self, members: u64) -> bool {
+        !self.is_shared || self.lacks(members)
+    }
+
     /// Waits outside until the member is back whose guest waits for the answer to this event, and comes in again: so nobody has the service begin anew more
-    /// often than that.
+    /// often than that. The service's own CPU waits for nobody: who [asks](Service::ask) it has waited.
     #[cold]
     fn await_return(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
-        let awaited = awaited(event);
-        let until =
-            |(number, member): (usize, &Member)| member.absent_until().filter(|_| awaited >> number & 1 != 0);
-        let until = self.members.lock().iter().enumerate().find_map(until);
-        // The service's own CPU waits for nobody.
-        let Some(until) = until.filter(|_| !self.has_own_cpu()) else { return };
+        let Some(until) = self.returns_at(event).filter(|_| !self.has_own_cpu()) else { return };
         self.leave(meanwhile);
         while S::now() < until || !self.gate.enter() {
             meanwhile.wait();
         }
     }
 
-    /// Has members come back of which it is time, or whose guest waits for the answer to this event.
+    /// Waits for the same before it asks the service's own CPU, and keeps nobody else from asking meanwhile.
     #[cold]
-    fn admit(&self, event: &Event) {
-        let (now, awaited) = (S::now(), awaited(event));
+    #[inline(never)] // Others are not to pay for it.
+    pub(super) fn await_outside(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
+        if self.begins.load(Ordering::Relaxed) != RUNS
+            && let Some(until) = self.returns_at(event)
+        {
+            while S::now() < until {
+                meanwhile.wait();
+            }
+        }
+    }
+
+    /// Returns when the member is back whose guest waits for the answer to this event; `None` if it is there.
+    fn returns_at(&self, event: &Event) -> Option<u64> {
+        let awaited = awaited(event);
+        let until =
+            |(number, member): (usize, &Member)| member.absent_until().filter(|_| awaited >> number & 1 != 0);
+        self.members.lock().iter().enumerate().find_map(until)
+    }
+
+    /// Has members come back of which it is time, and others at once, a bit for each.
+    #[cold]
+    fn admit(&self, now: u64, at_once: u64) {
         for (number, member) in self.members.lock().iter_mut().enumerate() {
-            member.come_back(now, awaited >> number & 1 != 0);
+            member.come_back(now, at_once >> number & 1 != 0);
         }
     }
 
@@ -300,7 +356,8 @@ impl<S: Space> Service<S> {
             Some(left) => left,
             None => {
                 if self.begins.load(Ordering::Relaxed) != RUNS {
-                    self.admit(event);
+                    // Whose guest waits for the answer.
+                    self.admit(0, awaited(event));
                     // SAFETY: the caller's promise.
                     unsafe { self.begin(meanwhile)? };
                 }
@@ -337,12 +394,7 @@ impl<S: Space> Service<S> {
         // SAFETY: as before.
         unsafe { self.tell_of_members(|_| true, meanwhile)? };
         // As long as it does without somebody, each event looks whether that one comes back.
-        let is_whole = !self.members.lock().iter().any(Member::is_absent);
-        self.begins.store(if is_whole { RUNS } else { CHANGED }, Ordering::Relaxed);
-        if let Some(pending) = self.starved.take() {
-            // Whoever is inside finds it on the way out, and that is the caller: the alarm that was to remind of it may be the program's now.
-            let _ = self.gate.post(pending);
-        }
+        self.begins.store(if self.lacks(u64::MAX) { CHANGED } else { RUNS }, Ordering::Relaxed);
         Ok(())
     }
 
@@ -484,7 +536,12 @@ impl<S: Space> Service<S> {
         };
         finished.map_err(|(crash, left)| {
             self.crash(crash, left);
-            if crash != Crash::Killed {
+            let is_blamed = match crash {
+                Crash::Killed => false,
+                Crash::Starved => self.is_reason(senders(event)),
+                _ => true,
+            };
+            if is_blamed {
                 self.blame(event);
             }
             crash
@@ -563,11 +620,12 @@ impl<S: Space> Service<S> {
         }
     }
 
-    /// Returns the window that is mapped on demand and has this address, and whose it is.
+    /// Returns the window that is mapped on demand and has this address, and whose it is. Of who is absent the program knows nothing.
     fn on_demand(&self, address: u64) -> Option<(usize, Window)> {
         let has = |window: &&Window| window.on_demand && address.wrapping_sub(window.address) < window.size;
         let members = self.members.lock();
-        let mut found = members.iter().enumerate().filter_map(|(number, member)| {
+        let present = members.iter().enumerate().filter(|(_, member)| !member.is_absent());
+        let mut found = present.filter_map(|(number, member)| {
             member.reached.windows.iter().find(has).map(|window| (number, *window))
         });
         found.next()
@@ -586,7 +644,11 @@ impl<S: Space> Service<S> {
                 return self.print(first, [second, third]).unwrap_or(abi::REFUSED);
             }
             Some(Call::Log) if first <= abi::CHARACTERS => self.outside.log(first, [second, third]),
-            Some(Call::Alarm) => return self.outside.alarm(first),
+            // Usually all are there.
+            Some(Call::Alarm) if self.begins.load(Ordering::Relaxed) == RUNS => {
+                return self.outside.alarm(first);
+            }
+            Some(Call::Alarm) => return self.outside.alarm(self.no_later(first)),
             Some(Call::Time) => return S::now(),
             Some(Call::Send) => return self.send(first, [second, third]).unwrap_or(abi::REFUSED),
             Some(Call::PortName) if !self.is_shared => {

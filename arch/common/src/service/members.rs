@@ -72,7 +72,6 @@ impl Member {
     pub fn join(&mut self, reached: Reached) {
         self.lives += 1;
         (self.life, self.reached, self.is_kept) = (self.lives, reached, false);
-        self.absent_until = None;
     }
 
     /// The life is over.

@@ -59,6 +59,7 @@ impl<S: Space> Service<S> {
     #[cold]
     #[inline(never)] // As above.
     pub(super) fn ask(&self, own: &Own, event: &Event, meanwhile: &mut impl Meanwhile) -> Answer {
+        self.await_outside(event, meanwhile);
         own.request.ask(event, || self.tell(Pending::REQUEST), || meanwhile.wait())
     }
 

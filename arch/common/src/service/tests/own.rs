@@ -320,3 +320,57 @@ fn members_come_and_go_between_events() {
     assert_eq!(heard(service), ["detach 1", "detach 2"]);
     assert!(said(world).contains(&"wake".to_string()));
 }
+
+/// A shared service whose members' memory is mapped on demand, with a CPU of its own, which does without the first of them.
+fn without_a_member() -> (&'static Service<Script>, &'static World) {
+    let (service, world) = shared(&[]);
+    let service: &'static Service<Script> = Box::leak(Box::new(service.on_own_cpu()));
+    let window = Window { on_demand: true, size: 0x4000, ..window(0x1_0000) };
+    (0..2).for_each(|member| service.attach(member, vec![window], None).unwrap());
+    service.space().steps.lock().unwrap().extend([Step::Done(0, 0); 4]);
+    ring_dry(service, world);
+    (service, world)
+}
+
+/// Rings, and has that miss memory of the first member that is not there.
+fn ring_dry(service: &'static Service<Script>, world: &World) {
+    service.space().steps.lock().unwrap().push_back(Step::Miss(0x1_1000));
+    world.touched.lock().unwrap().push_back(Touch::Dry);
+    ring(service, 0);
+}
+
+#[test]
+fn the_services_cpu_waits_for_no_member() {
+    let (service, _) = without_a_member();
+    let mut cpu = Cpu { time: LATER, ..Cpu::default() };
+    // It has asked before its memory was missed: both are handled in one turn.
+    let read = Event::new(Kind::Read, [abi::member_device(0, 1), 0, 1, 0, 0]);
+    // SAFETY: as above.
+    unsafe { service.access(&read, &mut Elsewhere(&mut || step(&[service], &mut cpu))) };
+    assert_eq!((NOW.get(), heard(service).last().unwrap().as_str()), (9, "Read 1"));
+}
+
+#[test]
+fn who_reads_a_register_asks_when_its_member_is_back() {
+    let (service, _) = without_a_member();
+    let mut cpu = Cpu { time: LATER, ..Cpu::default() };
+    step(&[service], &mut cpu);
+    heard(service);
+    let mut asked_at = |member| {
+        NOW.set(9);
+        let mut asked_at = None;
+        let mut pass = || {
+            NOW.set(NOW.get() + 5_000_000);
+            step(&[service], &mut cpu);
+            if heard(service).last().is_some_and(|what| what.starts_with("Read")) {
+                asked_at = Some(NOW.get());
+            }
+        };
+        let read = Event::new(Kind::Read, [abi::member_device(member, 1), 0, 1, 0, 0]);
+        // SAFETY: as above.
+        unsafe { service.access(&read, &mut Elsewhere(&mut pass)) };
+        asked_at
+    };
+    assert_eq!(asked_at(1), Some(5_000_009), "others ask at once");
+    assert_eq!(asked_at(0), Some(25_000_009), "nobody has it begin anew more often");
+}
