@@ -157,3 +157,27 @@ fn nobody_is_in_a_guest_while_the_work_of_a_short_pause_is_done() {
         assert!(!pause.holds() && !(go_on && closed));
     });
 }
+
+/// Who leaves last for a user's pause is slow: that ends, the other one is in its guest again, and a short pause begins.
+#[test]
+fn who_was_last_does_no_work_while_another_is_in_its_guest() {
+    loom::model(|| {
+        let pause = Arc::new(Pause::new(2));
+        let memory = Arc::new(loom::cell::UnsafeCell::new(0));
+        assert!(pause.begin() && !pause.acknowledge(0));
+        let last = {
+            let (pause, memory) = (pause.clone(), memory.clone());
+            thread::spawn(move || {
+                if pause.acknowledge(1) && pause.is_short() {
+                    // SAFETY: the model fails if anybody else reaches it meanwhile.
+                    memory.with_mut(|memory| unsafe { *memory += 1 });
+                }
+            })
+        };
+        assert_eq!(pause.end(5, |_| {}), Some(0));
+        assert!(pause.begin_short() && !pause.is_short());
+        // SAFETY: as above.
+        memory.with(|memory| assert_eq!(unsafe { *memory }, 0));
+        last.join().unwrap();
+    });
+}
