@@ -8,7 +8,7 @@
 //! | `calls` | what their calls reach |
 //! | `ports` | the named ports of a VM |
 
-mod calls;
+pub mod calls;
 pub mod connect;
 mod ports;
 
@@ -27,7 +27,6 @@ use turnstile_service::gate::Pending;
 use turnstile_service::image::{self, BY_PLACE, Doorbells, Image};
 use turnstile_vm::lifecycle::Phase;
 
-pub use calls::provoke_dry;
 use ports::Ports;
 
 use crate::alarm;

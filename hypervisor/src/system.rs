@@ -102,7 +102,7 @@ fn turnstile_main(host: &'static Host) -> ! {
         fault::provoke(kind);
     }
     if options.provoke == Some(Provoked::Dry) {
-        service::provoke_dry();
+        service::calls::provoke_dry();
     }
     let (system, running) = set_up(host, options.provoke == Some(Provoked::Stray));
     TIMES.end(Phase::Vms, time::ticks());
