@@ -268,6 +268,11 @@ impl Wanted {
         self.0.fetch_or(pending.0, Ordering::Release);
     }
 
+    /// Says whether there is nothing, for who alone adds and takes.
+    pub fn is_empty(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
     /// Says whether all of `pending` is there, for who alone takes it.
     pub fn has(&self, pending: Pending) -> bool {
         Pending(self.0.load(Ordering::Relaxed)).has(pending)

@@ -233,6 +233,9 @@ impl<S: Space> Service<S> {
     /// Has what waited for memory come again: something was handled, so perhaps that can be, too. Not before, because of two events that both
     /// find no memory each would have the other come again at once, without end.
     fn take_up(&self) {
+        if self.starved.is_empty() {
+            return;
+        }
         if let Some(pending) = self.starved.take() {
             // Whoever is inside finds it on the way out, and that is the caller: the alarm that was to remind of it may be the program's now.
             let _ = self.gate.post(pending);
