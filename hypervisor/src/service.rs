@@ -41,7 +41,7 @@ use crate::machine::Site;
 
 /// The most characters of a line of a service in the log.
 const LINE: usize = 160;
-/// How many bytes a VM gives back at once: it stands still meanwhile, and its services with it. TLBs are told once for as many.
+/// How many bytes a VM gives back at once: it stands still meanwhile, and its services with it. TLBs are told once for each part.
 const AT_ONCE: u64 = 64 * abi::BLOCK;
 
 /// A VM that a service serves, and what the service is to it. It may be several things to one VM, which is several members then.
