@@ -40,6 +40,10 @@ impl Memory for Watched {
         self.ram.contains(address, length)
     }
 
+    fn together(&self, address: u64) -> u64 {
+        self.ram.together(address)
+    }
+
     fn load(&self, address: u64) -> Result<u16, Outside> {
         self.ram.load(address)
     }
