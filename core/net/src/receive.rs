@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     /// Bytes of a piece.
-    const PIECE: u64 = 0x1_0000;
+    const PIECE: u64 = 1 << 33;
 
     /// Pieces of memory whose addresses follow each other, and that do not lie together where they are found.
     struct Pieces;
@@ -378,6 +378,21 @@ mod tests {
     fn buffers_of_two_pieces_are_two_spans() {
         let two = [(PIECE - 0x1000, 0x1000, true), (PIECE, 0x1000, true)];
         assert_eq!(spans(&two), Some(vec![(PIECE - 0x1000, 0x1000), (PIECE, 0x1000)]));
+    }
+
+    #[test]
+    fn a_span_has_no_more_bytes_than_it_can_say() {
+        let all = [(PIECE, u32::MAX, true), (PIECE + u64::from(u32::MAX), 1, true)];
+        assert_eq!(spans(&all), Some(vec![(PIECE, u32::MAX), (PIECE + u64::from(u32::MAX), 1)]));
+    }
+
+    #[test]
+    fn what_is_not_memory_is_refused_though_it_is_of_no_use() {
+        for writable in [true, false] {
+            let buffer = Buffer { address: PIECE - 1, length: 2, writable };
+            let mut count = Count::NONE;
+            assert_eq!(count.add(&mut [], buffer, &Pieces), Err(Violation::Outside(PIECE - 1)));
+        }
     }
 
     #[test]
