@@ -244,11 +244,7 @@ impl Guest {
         let released = self.services.iter().map(|service| service.take_released());
         for parts in released.filter(|parts| !parts.is_empty()) {
             let _alone = GIVING.lock();
-            without(&self.services, self.vm, &parts, &mut || {
-                for part in &parts {
-                    self.vm.give_back(part.clone());
-                }
-            });
+            without(&self.services, self.vm, &parts, &mut || _ = self.vm.give_back(&parts));
         }
     }
 

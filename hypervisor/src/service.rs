@@ -21,7 +21,7 @@ use core::sync::atomic::AtomicU64;
 use spin::{Mutex, Once};
 use turnstile_bundle::{ServiceDevice, ServiceSpec};
 use turnstile_devices::Keyboard;
-use turnstile_pool::{Parts, Released};
+use turnstile_pool::{BATCH, Parts, Released};
 use turnstile_service::abi;
 use turnstile_service::gate::Pending;
 use turnstile_service::image::{self, BY_PLACE, Doorbells, Image};
@@ -41,8 +41,8 @@ use crate::machine::Site;
 
 /// The most characters of a line of a service in the log.
 const LINE: usize = 160;
-/// How many bytes a VM gives back at once: it stands still meanwhile, and its services with it. TLBs are told once for each part.
-const AT_ONCE: u64 = 64 * abi::BLOCK;
+/// How many bytes a VM gives back at once: it stands still meanwhile, and its services with it. TLBs are told once.
+const AT_ONCE: u64 = BATCH as u64 * abi::BLOCK;
 
 /// A VM that a service serves, and what the service is to it. It may be several things to one VM, which is several members then.
 #[derive(Clone)]

@@ -58,7 +58,7 @@ fn a_touch_takes_a_block_and_waits_for_one_if_there_is_none() {
     }
     assert_eq!(pool.free(), 0);
     assert!(abort(RAM + SIZE, Some(FAULTS[0])), "where no memory is");
-    assert_eq!(vm.give_back(RAM..RAM + BLOCK), 1);
+    assert_eq!(vm.give_back(&[RAM..RAM + BLOCK]), 1);
     assert!(!abort(RAM + 7 * BLOCK, None));
     assert!(table.translate(&Heap, RAM + 7 * BLOCK).is_some(), "a block that somebody gives back");
 }
