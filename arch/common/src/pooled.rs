@@ -241,7 +241,7 @@ impl<F: Format> Pooled<F> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::iter;
+    use std::{iter, slice};
 
     use turnstile_paging::{Nested, NestedAttributes, PageTable, PhysAddr};
 
@@ -299,7 +299,7 @@ mod tests {
         }
 
         fn give_back(&self, blocks: Range<u64>, invalidate: impl Fn()) -> u64 {
-            self.give_back_parts(&[blocks.start * BLOCK..blocks.end * BLOCK], invalidate)
+            self.give_back_parts(slice::from_ref(&(blocks.start * BLOCK..blocks.end * BLOCK)), invalidate)
         }
 
         fn give_back_parts(&self, parts: &[Range<u64>], invalidate: impl Fn()) -> u64 {
@@ -424,9 +424,10 @@ mod tests {
         for number in 0..3 {
             machine.host(number * BLOCK, 1).unwrap();
         }
-        let given = machine.give_back_parts(&[1..3 * BLOCK - 1], || ());
+        let given = machine.give_back_parts(slice::from_ref(&(1..3 * BLOCK - 1)), || ());
         assert_eq!((given, [0, 1, 2].map(|number| machine.is_mapped(number))), (1, [true, false, true]));
-        let none = [BLOCK..BLOCK, 2 * BLOCK..BLOCK, 1..BLOCK + 1, u64::MAX - 1..u64::MAX];
+        let none =
+            [BLOCK..BLOCK, Range { start: 2 * BLOCK, end: BLOCK }, 1..BLOCK + 1, u64::MAX - 1..u64::MAX];
         assert_eq!(machine.give_back_parts(&none, || panic!("nothing has gone")), 0);
     }
 

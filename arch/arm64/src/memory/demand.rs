@@ -191,6 +191,8 @@ impl Demand {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use turnstile_arch_common::heap::Heap;
     use turnstile_arch_common::pooled::{Pool, Share};
     use turnstile_paging::{BLOCK, Memory, PageTable};
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(demand.reach(RAM.base + 3 * BLOCK), Err(Touch::Dry));
         fakes::take_instructions();
         // SAFETY: nobody uses the tables of the test.
-        let give_back = |part| unsafe { demand.give_back(&[part]) };
+        let give_back = |part| unsafe { demand.give_back(slice::from_ref(&part)) };
         assert_eq!((give_back(0..RAM.base), give_back(RAM.base + RAM.size..u64::MAX)), (0, 0));
         assert_eq!(fakes::take_instructions(), [""; 0]);
         assert_eq!((give_back(0..RAM.base + BLOCK), pool.free()), (1, 1));

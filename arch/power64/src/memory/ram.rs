@@ -251,6 +251,8 @@ impl GuestRam {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::super::tests::{BigEndian, Machine, pooled};
     use super::*;
 
@@ -276,7 +278,7 @@ mod tests {
             (None, false, false)
         );
         // SAFETY: nobody uses the tables of the test.
-        let given = unsafe { ram.give_back(&[0..u64::MAX], || ()) };
+        let given = unsafe { ram.give_back(slice::from_ref(&(0..u64::MAX)), || ()) };
         assert_eq!((given, pool.free(), ram.kept_bytes()), (1, 1, BLOCK), "what is kept stays");
         // SAFETY: as above.
         unsafe { ram.release(true) };

@@ -277,6 +277,8 @@ impl GuestRam {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     #[test]
@@ -357,7 +359,7 @@ mod tests {
         assert_eq!((ram.host(2 * BLOCK, 8), ram.is_dry(2 * BLOCK, 8)), (None, true));
         assert!(![0x1000, 3 * BLOCK, 4 * BLOCK].into_iter().any(|address| ram.is_dry(address, 8)));
         // SAFETY: nobody uses the tables of the test.
-        let given = unsafe { ram.give_back(&[0..u64::MAX], || ()) };
+        let given = unsafe { ram.give_back(slice::from_ref(&(0..u64::MAX)), || ()) };
         assert_eq!((given, pool.free()), (1, 1), "what is kept stays");
         assert!(table.translate(&Heap, 0x1000).is_some(), "and what is the VM's own");
         assert!(!ram.is_dry(2 * BLOCK, 8));
