@@ -30,7 +30,7 @@ pub use message::{
 };
 
 /// The version of the messages, in [`Up::Hello`]: it changes when any message changes.
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;
 /// The most bytes of a message, before checksum and stuffing.
 pub const MAX_PAYLOAD: usize = 256;
 /// The most bytes of [`Up::Console`], [`Down::Input`] and the bytes of a port in one frame.

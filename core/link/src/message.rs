@@ -268,6 +268,8 @@ pub enum Outcome {
     NotKept,
     /// There is no such service.
     NoSuchService,
+    /// The VM has no balloon.
+    NoBalloon,
 }
 
 /// From the tool to the hypervisor.
@@ -370,6 +372,13 @@ pub enum Command {
     },
     /// Send how much memory the VMs have: [`Up::Memory`] for each, [`Up::Pool`], then [`Up::Reply`].
     Memory,
+    /// Ask the VM's guest, through its balloon, to make do with so much of its memory, until it is asked for something else or its life ends.
+    Balloon {
+        /// The VM.
+        vm: u8,
+        /// How many bytes it is to keep. All that it may have, or more: the balloon is to be empty.
+        bytes: u64,
+    },
 }
 
 /// Shortens a text to [`MAX_TEXT`] bytes, at the end of a character.

@@ -82,6 +82,7 @@ fn every_message_up_reads_back() {
         Up::Memory { vm: 31, bytes: 2 << 20, limit: 1 << 40, waits: true },
         Up::Pool { bytes: 1 << 40, free: 0 },
         Up::Reply { command: Command::Memory, outcome: Outcome::Accepted },
+        Up::Reply { command: Command::Balloon { vm: 31, bytes: u64::MAX }, outcome: Outcome::NoBalloon },
     ];
     for message in messages {
         let mut decoder = Decoder::<UpLink>::new();
@@ -109,6 +110,7 @@ fn every_message_down_reads_back() {
         Down::Command(Command::Poweroff),
         Down::Command(Command::Statistics { vm: 15 }),
         Down::Command(Command::Memory),
+        Down::Command(Command::Balloon { vm: 31, bytes: 1 << 40 }),
     ];
     for message in messages {
         let mut decoder = Decoder::<DownLink>::new();

@@ -223,7 +223,7 @@ impl Hub {
             | Request::Resume { vm }
             | Request::Size { vm, .. }
             | Request::Stop { vm } => vm.as_deref(),
-            Request::Type { vm, .. } => Some(vm.as_str()),
+            Request::Type { vm, .. } | Request::Balloon { vm, .. } => Some(vm.as_str()),
             Request::List { .. } | Request::Statistics | Request::KillService { .. } => None,
         };
         let vm = match named.map(|name| self.find(name)).transpose() {
@@ -298,6 +298,10 @@ impl Hub {
                     vec![Wish::End]
                 }
             },
+            Request::Balloon { bytes, .. } => {
+                let commands = vm.into_iter().map(|vm| Command::Balloon { vm, bytes }).collect();
+                self.tell(caller, commands)
+            }
             Request::KillService { service } => {
                 let services = &self.machine.services;
                 match services.iter().position(|known| known.name == service) {
@@ -412,6 +416,7 @@ fn name_of(machine: &Machine, command: Command) -> String {
         | Command::Stop { vm }
         | Command::Pause { vm }
         | Command::Resume { vm }
+        | Command::Balloon { vm, .. }
         | Command::Statistics { vm } => machine.vms.get(usize::from(vm)).map(|vm| &vm.name),
         Command::KillService { service } => {
             machine.services.get(usize::from(service)).map(|service| &service.name)

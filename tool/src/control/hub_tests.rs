@@ -125,6 +125,26 @@ fn only_what_runs_is_paused_and_only_what_is_paused_goes_on() {
 }
 
 #[test]
+fn a_guest_is_asked_for_memory_through_its_balloon() {
+    let (mut hub, outbox) = (hub(), Arc::new(Outbox::default()));
+    let request = |vm: &str| Request::Balloon { vm: vm.into(), bytes: 128 << 20 };
+    let command = Command::Balloon { vm: 1, bytes: 128 << 20 };
+    assert_eq!(ask(&mut hub, &outbox, request("two")), [Wish::Tell(command)]);
+    assert!(hub.hear(&reply(command, Outcome::Accepted)));
+    value::<()>(&outbox);
+    for (outcome, kind, what) in [
+        (Outcome::NoBalloon, Kind::NoBalloon, "VM `two` has no balloon"),
+        (Outcome::NotNow, Kind::NotNow, "VM `two` does not run"),
+    ] {
+        assert_eq!(ask(&mut hub, &outbox, request("two")), [Wish::Tell(command)]);
+        assert!(hub.hear(&reply(command, outcome)));
+        assert_eq!(refused(&outbox), (kind, what.into()));
+    }
+    assert_eq!(ask(&mut hub, &outbox, request("three")), []);
+    assert_eq!(refused(&outbox).0, Kind::NoSuchVm);
+}
+
+#[test]
 fn who_asks_for_memory_gets_what_the_hypervisor_says_then() {
     let (mut hub, outbox) = (hub(), Arc::new(Outbox::default()));
     let with_memory = || Request::List { memory: true };

@@ -251,6 +251,7 @@ fn serialize_outcome<S: Serializer>(
         Outcome::NotNow => "not-now",
         Outcome::NotKept => "not-kept",
         Outcome::NoSuchService => "no-such-service",
+        Outcome::NoBalloon => "no-balloon",
     })
 }
 
