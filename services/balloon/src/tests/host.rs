@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use turnstile_rig::{BlockDriver, Computer, Fuse, Ram};
 use turnstile_service_rig::{Board, Kills};
-use turnstile_service_rt::{AGAIN, BLOCK, Event, Service};
+use turnstile_service_rt::{AGAIN, BLOCK, Characters, Event, ROOM, Service};
 use turnstile_service_virtio::Virtio;
 use turnstile_virtio::config::{BALLOON, Balloon as Configuration};
 use turnstile_virtio::features::Features;
 
 use crate::Function;
-use crate::model::{Balloon, Giver, QUEUES, VECTORS};
+use crate::model::{self, Balloon, Giver, QUEUES, VECTORS};
 
 /// Where firmware places BARs.
 const FIRMWARE: u64 = 0x1008_0000;
@@ -22,6 +22,7 @@ pub const MEMORY: usize = 0x80_0000;
 /// What a driver accepts that wants an interrupt of each report.
 pub const ACCEPTED: Features = Features::VERSION_1
     .union(Features::INDIRECT_DESC)
+    .union(Configuration::MUST_TELL_HOST)
     .union(Configuration::PAGE_POISON)
     .union(Configuration::PAGE_REPORTING);
 
@@ -40,6 +41,8 @@ struct State {
     left: Cell<u64>,
     /// How often it was asked.
     asked: Cell<u64>,
+    /// For how many pages the driver was asked, as the service keeps it.
+    wanted: Cell<u64>,
 }
 
 impl Pool {
@@ -95,6 +98,16 @@ impl Giver for Pool {
             self.0.leaving.borrow_mut().clear();
         }
     }
+
+    fn wanted(&self) -> u64 {
+        self.0.wanted.get()
+    }
+
+    fn want(&mut self, pages: u64) {
+        if self.1.step() {
+            self.0.wanted.set(pages);
+        }
+    }
 }
 
 type Device = Virtio<QUEUES, VECTORS, Balloon<Pool>>;
@@ -104,6 +117,10 @@ pub struct Host {
     pub board: Board,
     pub pool: Pool,
     device: Device,
+    /// For how many pages the guest is to be asked.
+    pub wanted: u64,
+    /// The service wants to hear that.
+    pub room: bool,
     /// The service wants another event.
     pub again: bool,
     pub kills: Kills,
@@ -115,7 +132,7 @@ impl Host {
         let (fuse, kills) = (board.fuse.clone(), Kills::new(board.fuse.clone(), None));
         let pool = Pool(Rc::default(), fuse);
         let device = Device::new(Balloon::new(pool.clone()));
-        let mut host = Self { board, pool, device, again: false, kills };
+        let mut host = Self { board, pool, device, wanted: 0, room: false, again: false, kills };
         host.begin(false);
         host
     }
@@ -125,9 +142,10 @@ impl Host {
         loop {
             self.device = Device::new(Balloon::new(self.pool.clone()));
             self.kills.arm();
-            let answer = self.device.attach(&self.board, kept, FIRMWARE);
+            let answer = model::attach(&mut self.device, &self.board, kept, FIRMWARE);
             if !self.kills.is_dead() {
                 self.again |= answer.lines & AGAIN != 0;
+                self.room |= answer.lines & ROOM != 0;
                 return;
             }
             kept = true;
@@ -138,13 +156,30 @@ impl Host {
     pub fn event(&mut self, event: Event) -> u64 {
         loop {
             self.kills.arm();
-            let answer = self.device.event(&self.board, event);
+            let answer = model::event(&mut self.device, &self.board, event);
             if !self.kills.is_dead() {
                 self.again |= answer.lines & AGAIN != 0;
                 return answer.value;
             }
             self.begin(true);
         }
+    }
+
+    /// Asks the guest for so many pages.
+    pub fn ask(&mut self, pages: u64) {
+        self.wanted = pages;
+        self.tell();
+    }
+
+    /// Tells the service for how many pages.
+    fn tell(&mut self) {
+        let typed = Characters::default();
+        self.event(Event::Input { device: 0, typed, position: 0, size: self.wanted });
+    }
+
+    /// What is kept is lost, too.
+    pub fn forget_kept(&mut self) {
+        self.begin(false);
     }
 
     /// Kills it between two events.
@@ -175,6 +210,10 @@ impl Computer for Host {
     }
 
     fn wait(&mut self) -> bool {
+        if std::mem::take(&mut self.room) {
+            self.tell();
+            return true;
+        }
         let again = std::mem::take(&mut self.again);
         if again {
             self.event(Event::Alarm(0));
