@@ -17,7 +17,16 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario.with_config(format!("{config}[pool]\nsize = \"{size}\"\n"))
     })
     .chain(dry().on_all())
-    .chain(asked().on_all())
+    .chain(asked().on_all().into_iter().map(|scenario| {
+        // What their kernels have at least, and leave in blocks when they are asked, differs.
+        let size = match scenario.isa {
+            Isa::Arm64 => "384MiB",
+            Isa::X86_64 => "432MiB",
+            Isa::Power64 => "464MiB",
+        };
+        let config = scenario.config.replace("512MiB", "320MiB");
+        scenario.with_config(format!("{config}[pool]\nsize = \"{size}\"\n"))
+    }))
     .collect()
 }
 
@@ -62,35 +71,44 @@ fn reports() -> Scenario {
 }
 
 /// A guest has the pool's memory as a cache of its disk, which is not free: another one that needs it waits, until the first is asked for it. The
-/// service is killed meanwhile. What the first has of its memory is right, also when it has all again. Who has no balloon is told so.
+/// service is killed then. What the first has of its memory is right, also when it has all again. Who does not run is asked for nothing.
 fn asked() -> Scenario {
     const ASK: Command = Command::Balloon { vm: 0, bytes: 128 << 20 };
+    const EARLIER: Command = Command::Balloon { vm: 1, bytes: 1 << 20 };
     const END: Command = Command::Balloon { vm: 0, bytes: 1 << 40 };
-    const NONE: Command = Command::Balloon { vm: 1, bytes: 0 };
-    let pooled = "mapping = \"from-pool\"\n";
-    let machine = "[pool]\nsize = \"384MiB\"\n[[disk]]\nname = \"data\"\nsize = \"192MiB\"\n";
-    let config = linux("one", 1, "quiet", &format!("{pooled}balloon = true\ndisks = [\"data\"]"))
+    let pooled = "mapping = \"from-pool\"\nballoon = true\n";
+    let disk = "[[disk]]\nname = \"data\"\nsize = \"192MiB\"\n";
+    let config = linux("one", 1, "quiet", &format!("{pooled}disks = [\"data\"]"))
         + &linux("two", 1, "quiet", pooled)
-        + machine;
+        + disk;
     let steps = [
-        &is_up(0)[..],
+        &[
+            // Of its next life nobody has asked that.
+            Step::Started(1, 1),
+            Step::Tell(EARLIER),
+            Step::Answered(EARLIER, Outcome::Accepted),
+            Step::Tell(Command::Restart { vm: 1 }),
+            Step::Started(1, 2),
+        ][..],
+        &is_up(0),
         &is_up(1),
         &[
-            Step::Type(0, "sum() { md5sum /dev/vda | cut -c -32; }; read=$(sum); echo $((6 * 7)) read\r"),
+            // A disk that nobody has open has no cache.
+            Step::Type(
+                0,
+                "exec 3</dev/vda; sum() { md5sum /dev/vda | cut -c -32; }; read=$(sum); echo $((6 * 7)) read\r",
+            ),
             Step::Expect(0, "42 read"),
             Step::Type(1, FILL),
             Step::Expect(1, "# "),
             Step::Type(1, "fill second\r"),
             Step::Tell(ASK),
             Step::Answered(ASK, Outcome::Accepted),
-            Step::Wait(500),
-            Step::Tell(Command::KillService { service: 1 }),
             Step::Expect(1, "second 125829120 same"),
+            Step::Tell(Command::KillService { service: 1 }),
             Step::Tell(END),
             Step::Type(0, "[ $(sum) = $read ] && echo $((6 * 7)) same\r"),
             Step::Expect(0, "42 same"),
-            Step::Tell(NONE),
-            Step::Answered(NONE, Outcome::NoBalloon),
             Step::Type(0, "poweroff -f\r"),
             Step::Stopped(0, StopReason::PowerOff),
             Step::Tell(ASK),
@@ -99,7 +117,7 @@ fn asked() -> Scenario {
             Step::Stopped(1, StopReason::PowerOff),
         ],
     ];
-    Scenario::new("balloon/asked", config.replace("512MiB", "320MiB"), steps.concat()).limit(300)
+    Scenario::new("balloon/asked", config, steps.concat()).limit(300)
 }
 
 /// A guest takes what the pool has left, and waits for more. Another one that has memory from there reads its disk and is called by a third, which has memory of its own: that
