@@ -93,6 +93,8 @@ fn asked() -> Scenario {
         &is_up(0),
         &is_up(1),
         &[
+            Step::Type(1, "grep balloon_inflate /proc/vmstat\r"),
+            Step::Expect(1, "balloon_inflate 0"),
             // A disk that nobody has open has no cache.
             Step::Type(
                 0,
