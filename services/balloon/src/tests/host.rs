@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the hypervisor is to the service: events, calls, restarts. The service is killed at any step that leaves a trace.
+//! The service, the pool that it gives memory to, and a hypervisor with both.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use turnstile_rig::{BlockDriver, Computer, Fuse, Ram};
-use turnstile_service_rig::{Board, Kills};
-use turnstile_service_rt::{AGAIN, BLOCK, Event, Service};
+use turnstile_rig::{BlockDriver, Fuse, Ram};
+use turnstile_service_rig::{Board, Subject};
+use turnstile_service_rt::{Answer, BLOCK, Doorbells, Event, Service};
 use turnstile_service_virtio::Virtio;
 use turnstile_virtio::config::{BALLOON, Balloon as Configuration};
 use turnstile_virtio::features::Features;
@@ -15,8 +15,6 @@ use turnstile_virtio::features::Features;
 use crate::Function;
 use crate::model::{Balloon, Giver, QUEUES, VECTORS};
 
-/// Where firmware places BARs.
-const FIRMWARE: u64 = 0x1008_0000;
 /// Bytes of the VM's memory.
 pub const MEMORY: usize = 0x80_0000;
 /// What a driver accepts that wants an interrupt of each report.
@@ -99,88 +97,33 @@ impl Giver for Pool {
 
 type Device = Virtio<QUEUES, VECTORS, Balloon<Pool>>;
 
-/// A hypervisor with one VM and its balloon.
-pub struct Host {
-    pub board: Board,
+/// The service, and the pool.
+pub struct Program {
     pub pool: Pool,
     device: Device,
-    /// The service wants another event.
-    pub again: bool,
-    pub kills: Kills,
 }
 
-impl Host {
-    pub fn new() -> Self {
-        let board = Board::new(MEMORY, 65);
-        let (fuse, kills) = (board.fuse.clone(), Kills::new(board.fuse.clone(), None));
-        let pool = Pool(Rc::default(), fuse);
-        let device = Device::new(Balloon::new(pool.clone()));
-        let mut host = Self { board, pool, device, again: false, kills };
-        host.begin(false);
-        host
+impl Subject for Program {
+    const DOORBELLS: Doorbells = Function::DOORBELLS;
+
+    fn begin(&mut self, board: &Board, kept: bool, bars: u64) -> Answer {
+        self.device = Device::new(Balloon::new(self.pool.clone()));
+        self.device.attach(board, kept, bars)
     }
 
-    /// Begins a life of the service, until one gets so far.
-    fn begin(&mut self, mut kept: bool) {
-        loop {
-            self.device = Device::new(Balloon::new(self.pool.clone()));
-            self.kills.arm();
-            let answer = self.device.attach(&self.board, kept, FIRMWARE);
-            if !self.kills.is_dead() {
-                self.again |= answer.lines & AGAIN != 0;
-                return;
-            }
-            kept = true;
-        }
-    }
-
-    /// Hands an event to the service until it has answered.
-    pub fn event(&mut self, event: Event) -> u64 {
-        loop {
-            self.kills.arm();
-            let answer = self.device.event(&self.board, event);
-            if !self.kills.is_dead() {
-                self.again |= answer.lines & AGAIN != 0;
-                return answer.value;
-            }
-            self.begin(true);
-        }
-    }
-
-    /// Kills it between two events.
-    pub fn kill(&mut self) {
-        self.kills.deaths += 1;
-        self.begin(true);
+    fn event(&mut self, board: &Board, event: Event) -> Answer {
+        self.device.event(board, event)
     }
 }
 
-impl Computer for Host {
-    fn read(&mut self, address: u64, size: u64) -> u64 {
-        let event = self.board.load(address, size);
-        event.map_or(u64::MAX >> (64 - 8 * size), |event| self.event(event))
-    }
+/// A hypervisor with one VM and its balloon.
+pub type Host = turnstile_service_rig::Host<Program>;
 
-    fn write(&mut self, address: u64, size: u64, value: u64) {
-        if let Some(event) = self.board.store(Function::DOORBELLS, address, size, value) {
-            self.event(event);
-        }
-    }
-
-    fn ram(&self) -> &Ram {
-        &self.board.ram
-    }
-
-    fn messages(&mut self) -> Vec<u32> {
-        self.board.messages.take()
-    }
-
-    fn wait(&mut self) -> bool {
-        let again = std::mem::take(&mut self.again);
-        if again {
-            self.event(Event::Alarm(0));
-        }
-        again
-    }
+pub fn host() -> Host {
+    let board = Board::new(MEMORY, 65);
+    let pool = Pool(Rc::default(), board.fuse.clone());
+    let device = Device::new(Balloon::new(pool.clone()));
+    Host::new(board, Program { pool, device }, None)
 }
 
 /// A driver that has found the device.
