@@ -116,9 +116,9 @@ impl Subject for Program {
     }
 }
 
-/// A hypervisor with one VM and its balloon.
 pub type Host = turnstile_service_rig::Host<Program>;
 
+/// A hypervisor with one VM and its balloon.
 pub fn host() -> Host {
     let board = Board::new(MEMORY, 65);
     let pool = Pool(Rc::default(), board.fuse.clone());

@@ -83,9 +83,9 @@ impl Subject for Program {
     }
 }
 
-/// A hypervisor with one VM and its console.
 pub type Host = turnstile_service_rig::Host<Program>;
 
+/// A hypervisor with one VM and its console.
 pub fn host(left: Option<u64>) -> Host {
     let board = Board::new(MEMORY, 53);
     let shown = Shown { text: Rc::default(), kept: Rc::default(), fuse: board.fuse.clone() };

@@ -66,9 +66,9 @@ impl Program {
     }
 }
 
-/// A hypervisor with one VM and its disk.
 pub type Host = turnstile_service_rig::Host<Program>;
 
+/// A hypervisor with one VM and its disk.
 pub fn host(disk: Vec<u8>, writable: bool, left: Option<u64>) -> Host {
     let mut board = Board::new(MEMORY, 77);
     board.other = OTHER;

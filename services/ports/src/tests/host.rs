@@ -109,9 +109,9 @@ impl Subject for Program {
     }
 }
 
-/// A hypervisor with one VM and its ports.
 pub type Host = turnstile_service_rig::Host<Program>;
 
+/// A hypervisor with one VM and its ports.
 pub fn host(left: Option<u64>) -> Host {
     let board = Board::new(MEMORY, 273);
     let kept = Rc::new(RefCell::new([0; WORDS]));

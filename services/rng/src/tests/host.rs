@@ -73,9 +73,9 @@ impl Subject for Program {
     }
 }
 
-/// A hypervisor with one VM and its source of random numbers.
 pub type Host = turnstile_service_rig::Host<Program>;
 
+/// A hypervisor with one VM and its source of random numbers.
 pub fn host(there: u64, left: Option<u64>) -> Host {
     at(None, there, left)
 }
