@@ -3,8 +3,7 @@
 //! their state is lost or another VM's, and that what is typed comes back.
 
 use turnstile::isa::Isa;
-use turnstile::memory::{Memory, Pool};
-use turnstile_link::{Command, Outcome, StopReason};
+use turnstile_link::{Command, Memory, Outcome, Pool, StopReason};
 
 use super::scenario::{Ending, Record, Scenario, Step, guest};
 

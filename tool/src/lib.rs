@@ -26,7 +26,7 @@ pub mod isa;
 pub mod layout;
 mod log;
 pub mod machine;
-pub mod memory;
+mod memory;
 pub mod meter;
 mod metrics;
 mod ports;

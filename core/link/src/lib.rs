@@ -26,7 +26,8 @@ pub use decode::{Decoder, Direction, DownLink, Item, UpLink};
 pub use encode::{EncodeError, encode, send};
 pub use mark::{marked_version, version_of};
 pub use message::{
-    Command, Down, Event, Events, Exits, Message, Outcome, Statistics, StopReason, Up, VmState, clip,
+    Command, Down, Event, Events, Exits, Memory, Message, Outcome, Pool, Statistics, StopReason, Up, VmState,
+    clip,
 };
 
 /// The version of the messages, in [`Up::Hello`]: it changes when any message changes.

@@ -136,20 +136,31 @@ pub enum Up<'a> {
     Memory {
         /// The VM.
         vm: u8,
-        /// How many bytes it has now.
-        bytes: u64,
-        /// How many it has at most.
-        limit: u64,
-        /// Whether it runs, and the pool had nothing when it wanted more last.
-        waits: bool,
+        /// Its memory.
+        memory: Memory,
     },
     /// How much memory of the machine's pool is free, after the last [`Up::Memory`]. Each figure is read by itself, while the VMs go on.
-    Pool {
-        /// How many bytes the pool has.
-        bytes: u64,
-        /// How many of them no VM has.
-        free: u64,
-    },
+    Pool(Pool),
+}
+
+/// How much memory a VM has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// How many bytes it has now.
+    pub bytes: u64,
+    /// How many it has at most.
+    pub limit: u64,
+    /// Whether it runs, and the pool had nothing when it wanted more last.
+    pub waits: bool,
+}
+
+/// How much memory of the machine's pool is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// How many bytes the pool has.
+    pub bytes: u64,
+    /// How many of them no VM has.
+    pub free: u64,
 }
 
 /// The beginning of a vCPU's statistics.

@@ -16,7 +16,6 @@ use super::server::{Asked, Caller};
 use super::state::{Machine, Port, Service, State, Vm};
 use super::told::Told;
 use super::waiting::{Turn, Waiting};
-use crate::memory::{Memory, Pool};
 use crate::session::{Heard, start_failure};
 use crate::top::desk::Desk;
 
@@ -147,10 +146,8 @@ impl Hub {
             Heard::Stopped { vm, reason, restarts } => {
                 self.change(*vm, |vm| vm.state = State::behind(*reason, *restarts))
             }
-            Heard::Memory { vm, bytes, limit, waits } => self.change(*vm, |vm| {
-                vm.memory = Some(Memory { bytes: *bytes, limit: *limit, waits: *waits });
-            }),
-            Heard::Pool { bytes, free } => self.machine.pool = Some(Pool { bytes: *bytes, free: *free }),
+            Heard::Memory { vm, memory } => self.change(*vm, |vm| vm.memory = Some(*memory)),
+            Heard::Pool(pool) => self.machine.pool = Some(*pool),
             Heard::Reply { command: Command::Memory, .. } => {
                 let callers: Vec<_> = self.waiting.answered().collect();
                 callers.into_iter().for_each(|caller| drop(self.list(caller, true)));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use turnstile_link::{Command, Outcome, StopReason};
+use turnstile_link::{Command, Memory, Outcome, Pool, StopReason};
 
 use super::event::{Bytes, Event, Past};
 use super::hub::{Hub, Wish};
@@ -11,7 +11,6 @@ use super::outbox::Outbox;
 use super::protocol::{Answer, Kind, Line, Request};
 use super::server::{Asked, Caller};
 use super::state::{Machine, State};
-use crate::memory::{Memory, Pool};
 use crate::session::Heard;
 
 fn hub() -> Hub {
@@ -156,23 +155,21 @@ fn who_asks_for_memory_gets_what_the_hypervisor_says_then() {
     assert_eq!(listed(), (None, None, None));
     hub.hear(&started(0, 1));
     assert_eq!(ask(&mut hub, &outbox, with_memory()), [Wish::Tell(Command::Memory)]);
-    hub.hear(&Heard::Memory { vm: 0, bytes: 4, limit: 8, waits: true });
+    let memory = |bytes, limit, waits| Memory { bytes, limit, waits };
+    hub.hear(&Heard::Memory { vm: 0, memory: memory(4, 8, true) });
     // Others neither wait nor see the half of it.
     ask(&mut hub, &outbox, Request::List { memory: false });
     assert_eq!(listed(), (None, None, None));
-    for strange in [
-        Heard::Memory { vm: 2, bytes: 1, limit: 1, waits: false },
-        Heard::Memory { vm: 255, bytes: 1, limit: 0, waits: false },
-    ] {
-        hub.hear(&strange);
+    for (vm, limit) in [(2, 1), (255, 0)] {
+        hub.hear(&Heard::Memory { vm, memory: memory(1, limit, false) });
     }
-    hub.hear(&Heard::Memory { vm: 1, bytes: 0, limit: 2, waits: false });
-    hub.hear(&Heard::Pool { bytes: 16, free: 12 });
+    hub.hear(&Heard::Memory { vm: 1, memory: memory(0, 2, false) });
+    let pool = Pool { bytes: 16, free: 12 };
+    hub.hear(&Heard::Pool(pool));
     assert_eq!(ask(&mut hub, &outbox, with_memory()), [], "it is asked once for all");
     hub.hear(&reply(Command::Memory, Outcome::Accepted));
-    let memory = |bytes, limit, waits| Some(Memory { bytes, limit, waits });
     for _ in 0..2 {
-        assert_eq!(listed(), (memory(4, 8, true), memory(0, 2, false), Some(Pool { bytes: 16, free: 12 })));
+        assert_eq!(listed(), (Some(memory(4, 8, true)), Some(memory(0, 2, false)), Some(pool)));
     }
     hub.hear(&reply(Command::Memory, Outcome::Accepted));
     ask(&mut hub, &outbox, Request::List { memory: false });

@@ -6,7 +6,7 @@ use turnstile_service_rt::BLOCK;
 use turnstile_virtio::config::Balloon as Configuration;
 use turnstile_virtio::features::Features;
 
-use super::host::{ACCEPTED, Host, probe};
+use super::host::{ACCEPTED, Host, ask, host, probe, tell_again};
 use super::reports::block;
 
 /// Bytes of a page.
@@ -35,12 +35,18 @@ impl Guest {
     }
 
     fn with(features: Features) -> Self {
-        let mut host = Host::new();
+        let mut host = host();
         let mut driver = probe(&mut host);
         driver.enable_messages(&mut host);
         assert!(driver.start(&mut host, features));
-        while host.wait() {}
-        Self { host, driver, counts: [0; 2] }
+        let mut guest = Self { host, driver, counts: [0; 2] };
+        while guest.wait() {}
+        guest
+    }
+
+    /// Lets the hypervisor tell the service what it wants to hear. Returns whether there was anything.
+    fn wait(&mut self) -> bool {
+        tell_again(&mut self.host) || self.host.wait()
     }
 
     /// Names pages on a queue.
@@ -64,9 +70,9 @@ impl Guest {
 
     fn finish(&mut self, queue: u16) {
         while !self.is_done(queue) {
-            assert!(self.host.wait(), "it looks again by itself");
+            assert!(self.wait(), "it looks again by itself");
         }
-        while self.host.wait() {}
+        while self.wait() {}
     }
 
     fn give(&mut self, pages: impl IntoIterator<Item = u64>) {
@@ -81,7 +87,7 @@ impl Guest {
 
     /// Which of the blocks 1 to 3 have gone.
     fn gone(&self) -> [bool; 3] {
-        [1, 2, 3].map(|number| self.host.pool.has(block(number)))
+        [1, 2, 3].map(|number| self.host.subject.pool.has(block(number)))
     }
 
     fn wanted(&mut self) -> u64 {
@@ -103,33 +109,33 @@ fn pages(number: u64) -> std::ops::Range<u64> {
 fn a_guest_is_told_once_for_how_many_pages_it_is_asked() {
     let mut guest = Guest::new();
     assert_eq!((guest.wanted(), guest.told()), (0, 0), "nothing is asked");
-    guest.host.ask(1024);
+    ask(&mut guest.host, 1024);
     assert_eq!((guest.wanted(), guest.told()), (1024, 1));
-    guest.host.ask(1024);
+    ask(&mut guest.host, 1024);
     assert_eq!((guest.wanted(), guest.told()), (1024, 0));
     guest.host.kill();
     assert_eq!(guest.wanted(), 1024, "before anybody has told it again");
-    while guest.host.wait() {}
+    while guest.wait() {}
     assert_eq!((guest.wanted(), guest.told()), (1024, 0));
-    guest.host.ask(u64::MAX);
+    ask(&mut guest.host, u64::MAX);
     assert_eq!((guest.wanted(), guest.told()), (u32::MAX.into(), 1));
-    guest.host.ask(0);
+    ask(&mut guest.host, 0);
     assert_eq!((guest.wanted(), guest.told()), (0, 1));
 }
 
 #[test]
 fn who_is_asked_before_it_has_a_driver_finds_that() {
-    let mut host = Host::new();
-    host.ask(7);
+    let mut host = host();
+    ask(&mut host, 7);
     let mut driver = probe(&mut host);
     driver.enable_messages(&mut host);
     assert!(driver.start(&mut host, ACCEPTED));
     assert_eq!(host.read(driver.config, 4), 7);
     // What is kept is forgotten when it may be the reason of a crash.
-    host.forget_kept();
+    host.begin(false);
     let mut driver = probe(&mut host);
     assert!(driver.start(&mut host, ACCEPTED));
-    host.wait();
+    assert!(tell_again(&mut host));
     assert_eq!(host.read(driver.config, 4), 7, "it is told again");
 }
 
@@ -137,8 +143,8 @@ fn who_is_asked_before_it_has_a_driver_finds_that() {
 fn asked_and_killed_at(step: u64) -> bool {
     let mut guest = Guest::new();
     guest.host.kills.left = Some(step);
-    guest.host.ask(1024);
-    while guest.host.wait() {}
+    ask(&mut guest.host, 1024);
+    while guest.wait() {}
     assert_eq!(guest.wanted(), 1024, "step {step}");
     assert!(guest.told() >= 1, "step {step}: nobody has told the driver");
     guest.host.kills.deaths != 0
@@ -182,7 +188,7 @@ fn a_block_stays_that_the_guest_uses_some_of() {
     assert_eq!(guest.gone(), [true, false, false]);
     // It uses all of it, and gives the half of it again.
     guest.take_back(pages(1));
-    guest.host.pool.take_back();
+    guest.host.subject.pool.take_back();
     guest.give(first..first + PAGES / 2);
     assert_eq!(guest.gone(), [false; 3]);
     guest.give(first + PAGES / 2..=last);
@@ -193,12 +199,12 @@ fn a_block_stays_that_the_guest_uses_some_of() {
 #[test]
 fn a_block_stays_of_which_a_page_is_taken_back_before_it_has_gone() {
     let mut guest = Guest::new();
-    guest.host.pool.delay(100);
+    guest.host.subject.pool.delay(100);
     guest.name(INFLATE, pages(2));
-    assert!(guest.host.wait() && !guest.is_done(INFLATE));
+    assert!(guest.wait() && !guest.is_done(INFLATE));
     guest.name(DEFLATE, [pages(2).start]);
     assert!(guest.is_done(DEFLATE), "it does not wait");
-    guest.host.pool.delay(0);
+    guest.host.subject.pool.delay(0);
     guest.finish(INFLATE);
     assert_eq!(guest.gone(), [false; 3]);
 }
@@ -210,7 +216,7 @@ fn of_a_driver_that_does_not_tell_no_block_goes() {
     guest.give(pages(1));
     guest.give(pages(1).rev());
     assert_eq!(
-        (guest.gone(), guest.host.pool.asked()),
+        (guest.gone(), guest.host.subject.pool.asked()),
         ([false; 3], 2),
         "it asks for the end of a request alone"
     );
@@ -245,7 +251,7 @@ fn a_service_that_begins_anew_knows_of_no_page() {
 fn gives_and_killed_at(step: u64) -> bool {
     let mut guest = Guest::new();
     let middle = pages(1).start + PAGES / 2;
-    guest.host.pool.delay(2);
+    guest.host.subject.pool.delay(2);
     guest.host.kills.left = Some(step);
     guest.give(pages(1).start..middle);
     guest.give(middle..pages(1).end);
@@ -253,7 +259,7 @@ fn gives_and_killed_at(step: u64) -> bool {
     assert!(!guest.gone()[1], "step {step}");
     // It uses a page of each, and gives others again: they stay.
     guest.take_back([middle, pages(3).start]);
-    guest.host.pool.take_back();
+    guest.host.subject.pool.take_back();
     guest.give([middle + 1, pages(3).start + 1]);
     guest.give(pages(2));
     assert!(!guest.gone()[0] && !guest.gone()[2], "step {step}: what is in use has gone");
