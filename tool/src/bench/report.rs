@@ -22,6 +22,8 @@ pub struct Report {
     pub empty: u64,
     /// The counter's frequency in hertz.
     pub frequency: u64,
+    /// Where the guest is left for what is no part of the operation, if it says so in a line `@apart pc=…`.
+    pub apart: Option<u64>,
 }
 
 impl Report {
@@ -44,6 +46,7 @@ impl Report {
                 ticks: number("ticks")?,
                 empty: number("empty")?,
                 frequency: number("frequency")?,
+                apart: None,
             })
         };
         Some(read().and_then(Self::plausible))
@@ -71,7 +74,9 @@ impl Report {
         let Some(report) = lines.find_map(Report::parse) else {
             return Err(failure("the guest ended without its @bench line".to_owned()));
         };
-        let report = report.map_err(|what| failure(printable(&what)))?;
+        let apart = console.lines().find_map(|line| line.trim().strip_prefix("@apart pc=0x"));
+        let apart = apart.and_then(|pc| u64::from_str_radix(pc, 16).ok());
+        let report = Report { apart, ..report.map_err(|what| failure(printable(&what)))? };
         if report.row != row.reported() || report.iterations != iterations {
             let (row, times) = (printable(&report.row), report.iterations);
             return Err(failure(format!("the guest measured {row} {times} times")));
