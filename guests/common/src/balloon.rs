@@ -104,10 +104,10 @@ impl<'a> Balloon<'a> {
         Ok(Self { machine, function, ring, first, blocks, interrupts })
     }
 
-    /// The address of each block.
+    /// The address of each block. Between them are others, since free blocks are anywhere.
     fn addresses(&self) -> impl Iterator<Item = u64> + use<> {
         let first = self.first;
-        (0..self.blocks).map(move |block| first + BLOCK * block)
+        (0..self.blocks).map(move |block| first + 2 * BLOCK * block)
     }
 
     /// Writes to all blocks, which are filled with zeroes.

@@ -157,13 +157,11 @@ const fn drive(row: Row) -> Row {
     Row { fewer: 32, least: 2048, ..row }
 }
 
-/// A row of blocks of 2 MiB that a service touches or gives back, each of which is cleared: few are many enough.
-const fn of_blocks(row: Row) -> Row {
-    Row { fewer: 128, least: BLOCKS, ..row }
+/// A row of blocks of 2 MiB that a service touches or gives back. Each is cleared, which takes long: there are few operations, but they must be more than the
+/// visits of the console and of the driver's beginning.
+const fn of_blocks(row: Row, operations: u64) -> Row {
+    Row { fewer: 64, least: operations, ..row }
 }
-
-/// How many operations such rows have. They must be more than the visits of the console.
-const BLOCKS: u64 = 512;
 
 /// A row that rings a service, which may have to stay inside as long as all of it takes: it is measured fewer times.
 const fn ringing(row: Row) -> Row {
@@ -253,16 +251,23 @@ impl Row {
     /// The row as Turnstile runs it: it maps a block of 2 MiB at a touch, where others map a page. Of these there are few; they
     /// must be more than the visits of the console.
     pub fn own(&self) -> Row {
-        if !self.touches {
-            return *self;
-        }
+        const BLOCKS: u64 = 512;
         // A partition's firmware is in the first 256 MiB: its block has been touched when the guest begins.
-        let (options, firmware) = match self.isa {
-            Isa::Power64 => ("order=2097152 from=0x10000000", 256),
-            Isa::Arm64 | Isa::X86_64 => ("order=2097152", 0),
-        };
-        let options = if self.disk.is_some() { self.options } else { options };
-        Row { memory: 2 * BLOCKS + 64 + firmware, options, ..of_blocks(*self) }
+        let firmware = if self.isa == Isa::Power64 { 256 } else { 0 };
+        match (self.touches, self.disk) {
+            (false, _) => *self,
+            (true, None) => {
+                let options = match self.isa {
+                    Isa::Power64 => "order=2097152 from=0x10000000",
+                    Isa::Arm64 | Isa::X86_64 => "order=2097152",
+                };
+                Row { fewer: 128, least: BLOCKS, memory: 2 * BLOCKS + 64 + firmware, options, ..*self }
+            }
+            (true, Some(_)) => {
+                let blocks = 1280;
+                Row { memory: 2 * blocks + 64 + firmware, ..of_blocks(*self, blocks) }
+            }
+        }
     }
 
     /// The rest of the VM's table in a configuration. If the row has a second VM, it is on this network.

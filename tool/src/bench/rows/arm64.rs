@@ -99,7 +99,7 @@ pub const ROWS: [Row; 54] = [
         )
     },
     balloon("give-back", "2 MiB reported by a balloon, which go back to a pool", "blocks=1", 64),
-    balloon("give-back-batch", "32 times 2 MiB with one report", "blocks=32", 128),
+    balloon("give-back-batch", "8 times 2 MiB with one report", "blocks=8", 128),
     BOOT,
 ];
 
@@ -133,7 +133,7 @@ const fn sender(name: &'static str, what: &'static str, vcpus: u16, options: &'s
 
 /// A row of the guest that gives blocks back.
 const fn balloon(name: &'static str, what: &'static str, options: &'static str, memory: u64) -> Row {
-    Row { guest: "balloon", options, memory, balloon: true, ..of_blocks(simple(name, what)) }
+    Row { guest: "balloon", options, memory, balloon: true, ..of_blocks(simple(name, what), 2048) }
 }
 
 /// Two vCPUs take turns on one CPU, of equal priority, so that who is woken waits until the other one waits.

@@ -89,7 +89,7 @@ pub const ROWS: [Row; 38] = [
         "blocks=1 from=0x10000000",
         320,
     ),
-    balloon("give-back-batch", "32 times 2 MiB with one report", "blocks=32 from=0x10000000", 384),
+    balloon("give-back-batch", "8 times 2 MiB with one report", "blocks=8 from=0x10000000", 384),
     power("facility-fault", "msgsndp to itself, and its interrupt", 1),
     Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "H_CEDE of a vCPU to the entry of another") },
     Row {
@@ -108,7 +108,7 @@ const SCRATCH: &str = "mmio=0x10000000007";
 
 /// A row of the guest that gives blocks back.
 const fn balloon(name: &'static str, what: &'static str, options: &'static str, memory: u64) -> Row {
-    Row { guest: "balloon", options, memory, balloon: true, ..of_blocks(power(name, what, 1)) }
+    Row { guest: "balloon", options, memory, balloon: true, ..of_blocks(power(name, what, 1), 2048) }
 }
 
 /// Two vCPUs take turns on one CPU.

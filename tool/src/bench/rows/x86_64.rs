@@ -75,7 +75,7 @@ pub const ROWS: [Row; 45] = [
         )
     },
     balloon("give-back", "2 MiB reported by a balloon, which go back to a pool", "blocks=1", 64),
-    balloon("give-back-batch", "32 times 2 MiB with one report", "blocks=32", 128),
+    balloon("give-back-batch", "8 times 2 MiB with one report", "blocks=8", 128),
     Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "hlt of a vCPU to the entry of another") },
     Row {
         counted: Counted::Switch,
@@ -102,7 +102,7 @@ const fn disk(name: &'static str, what: &'static str, disk: Disk, options: &'sta
 
 /// A row of the guest that gives blocks back.
 const fn balloon(name: &'static str, what: &'static str, options: &'static str, memory: u64) -> Row {
-    Row { guest: "balloon", options, memory, balloon: true, ..of_blocks(pc(name, what, 1)) }
+    Row { guest: "balloon", options, memory, balloon: true, ..of_blocks(pc(name, what, 1), 2048) }
 }
 
 /// Two vCPUs take turns on one CPU.
