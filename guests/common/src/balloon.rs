@@ -150,3 +150,23 @@ impl<'a> Balloon<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use turnstile_virtio::config::CONSOLE;
+
+    use super::*;
+    use crate::virtio::silent;
+
+    #[test]
+    fn a_balloon_that_is_not_there_or_does_nothing_is_an_error() {
+        let (machine, turn) = silent::machine(BALLOON);
+        let mut balloon = Balloon::start(&machine, 2).unwrap();
+        assert_eq!(balloon.fill(), Ok(()));
+        assert_eq!(balloon.fill(), Err("a block that was given back is not filled with zeroes"));
+        assert_eq!(balloon.report(), Err("a report is not done"));
+        drop(turn);
+        let (machine, _turn) = silent::machine(CONSOLE);
+        assert_eq!(Balloon::start(&machine, 1).err(), Some("there is no balloon"));
+    }
+}

@@ -103,3 +103,20 @@ impl<'a> Terminal<'a> {
         used?.map(drop).ok_or("a line is not written")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use turnstile_virtio::config::BALLOON;
+
+    use super::*;
+    use crate::virtio::silent;
+
+    #[test]
+    fn a_console_that_is_not_there_or_does_nothing_is_an_error() {
+        let (machine, turn) = silent::machine(CONSOLE);
+        assert_eq!(Terminal::start(&machine).unwrap().write(), Err("a line is not written"));
+        drop(turn);
+        let (machine, _turn) = silent::machine(BALLOON);
+        assert_eq!(Terminal::start(&machine).err(), Some("there is no virtio console"));
+    }
+}

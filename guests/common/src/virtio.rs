@@ -4,6 +4,8 @@
 pub mod attacks;
 mod machine;
 pub mod ring;
+#[cfg(test)]
+pub mod silent;
 
 pub use machine::{FIRST, Machine, THIRD};
 

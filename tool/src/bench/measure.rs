@@ -376,6 +376,23 @@ mod tests {
     }
 
     #[test]
+    fn visits_from_where_the_guest_says_are_no_part_of_the_operation() {
+        let row = ROWS.iter().find(|row| row.name == "give-back-batch").unwrap();
+        let groups = vec![
+            group(0, "data-abort", 0x80a0, 8 * 16384, 70_000),
+            group(0, "data-abort", 0x90a0, 16384, 11_000),
+            group(0, "irq", 0x20, 16384, 1000),
+        ];
+        let mut outcome = outcome(groups, 0);
+        let measured =
+            |outcome: &Outcome| figure(Subject::Turnstile, row, Platform::usual(), outcome).unwrap();
+        assert_eq!(measured(&outcome).instructions, Some(572_000.0));
+        outcome.report.apart = Some(0x809c);
+        let figure = measured(&outcome);
+        assert_eq!((figure.instructions, figure.exits, figure.parts.len()), (Some(12_000.0), Some(2.0), 3));
+    }
+
+    #[test]
     fn footprints_add_up_if_they_were_counted() {
         let touched =
             |code_lines, data_lines, pages| Some(reading::Footprint { code_lines, data_lines, pages });

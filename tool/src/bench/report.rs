@@ -123,10 +123,23 @@ mod tests {
 
     #[test]
     fn frequency_scales_ticks_to_instructions() {
-        let slow = Report { row: "x".into(), iterations: 16, ticks: 48, empty: 2, frequency: 62_500_000 };
+        let slow = Report {
+            row: "x".into(),
+            iterations: 16,
+            ticks: 48,
+            empty: 2,
+            frequency: 62_500_000,
+            apart: None,
+        };
         assert_eq!(slow.instructions(), 46.0);
-        let thirds =
-            Report { row: "x".into(), iterations: 3, ticks: 100, empty: 0, frequency: 1_000_000_000 };
+        let thirds = Report {
+            row: "x".into(),
+            iterations: 3,
+            ticks: 100,
+            empty: 0,
+            frequency: 1_000_000_000,
+            apart: None,
+        };
         assert_eq!(thirds.instructions(), 33.33);
     }
 
@@ -148,7 +161,8 @@ mod tests {
     fn garbage_is_named_and_harmless() {
         let row = ROWS.iter().find(|row| row.name == "self-sgi").unwrap();
         let find = |console: &str| Report::find(row, 1024, console).map_err(|failure| failure.full());
-        assert!(find(&format!("boot\r\n{LINE}\n")).is_ok());
+        assert_eq!(find(&format!("boot\r\n{LINE}\n")).unwrap().apart, None);
+        assert_eq!(find(&format!("@apart pc=0x80a0\r\n{LINE}\n")).unwrap().apart, Some(0x80a0));
         let error = find("\x1b[2Jno such line").unwrap_err();
         assert!(error.contains("without its @bench line") && error.contains("no such line"), "{error}");
         assert!(!error.contains('\x1b'), "{error:?}");

@@ -264,7 +264,8 @@ impl Row {
                 Row { fewer: 128, least: BLOCKS, memory: 2 * BLOCKS + 64 + firmware, options, ..*self }
             }
             (true, Some(_)) => {
-                let blocks = 1280;
+                // On PCs there are fewer visits beside them, and no more memory in one piece.
+                let blocks = if self.isa == Isa::X86_64 { 800 } else { 1280 };
                 Row { memory: 2 * blocks + 64 + firmware, ..of_blocks(*self, blocks) }
             }
         }
@@ -363,6 +364,27 @@ mod tests {
         );
         assert!(!Counted::Switch.includes("sysreg") && !Counted::Wfi.includes("fp"));
         assert!(Counted::Switch.is_of_turns() && !Counted::All.is_of_turns());
+    }
+
+    #[test]
+    fn a_touch_is_of_blocks_that_fit_into_memory() {
+        for isa in Isa::ALL {
+            for row in of(isa).iter().filter(|row| row.touches).map(Row::own) {
+                let blocks = row.iterations(ITERATIONS) + WARM_UP / row.fewer;
+                assert!(2 * blocks + 16 < row.memory, "{} on {isa}", row.name);
+                assert!(row.table("").contains("mapping = \"on-demand\""));
+            }
+            let row = row(isa, "give-back");
+            assert!(
+                row.table("").contains("mapping = \"from-pool\"\nballoon = true\n") && !row.has_counter()
+            );
+        }
+        assert!(
+            row(Isa::Power64, "touch-lent")
+                .own()
+                .cmdline(ITERATIONS)
+                .ends_with("untouched from=0x10000000 warm-up=4")
+        );
     }
 
     #[test]
