@@ -6,6 +6,7 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+pub mod balloon;
 pub mod beacon;
 pub mod bench;
 #[expect(unsafe_code, reason = "assembly hands back an address")]
@@ -39,6 +40,7 @@ mod sized;
 #[expect(unsafe_code, reason = "memory that is used behind the compiler's back")]
 pub mod stack;
 pub mod state;
+pub mod terminal;
 pub mod test;
 pub mod touch;
 pub mod trap;

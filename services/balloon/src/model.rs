@@ -163,8 +163,13 @@ impl<M: Memory, G: Giver> Serves<QUEUES, M> for Balloon<G> {
         let most = (*budget / COST).max(1);
         let Turn { interrupt, again } = queue.serve(memory, pages, *poison, most).map_err(broken)?;
         *budget = 0;
-        // What is about to be gone is asked for again when the vCPUs have had a turn: they leave their guests for that.
-        Ok(Served { interrupt, rest: if again || queue.waits() { Rest::More } else { Rest::Idle } })
+        let rest = match again {
+            // What is about to be gone is asked for again when the vCPUs have had a turn: they leave their guests for that.
+            _ if queue.waits() => Rest::Wait,
+            true => Rest::More,
+            false => Rest::Idle,
+        };
+        Ok(Served { interrupt, rest })
     }
 }
 

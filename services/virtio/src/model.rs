@@ -17,6 +17,8 @@ pub enum Rest {
     Idle,
     /// There is more to do.
     More,
+    /// There is more to do when the VM's vCPUs have had a turn: before that it would be in vain.
+    Wait,
 }
 
 /// What a call has led to.

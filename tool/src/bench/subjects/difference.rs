@@ -171,7 +171,13 @@ mod tests {
         }
         assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "packet-1cpu")), "each vCPU has a CPU of its own");
         assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "packet-pairs")), "a tap has one pair of queues");
-        assert!(!has(Subject::KvmVhe, row(Isa::Arm64, "drive-read")));
+        for name in ["drive-read", "disk-read-mmio", "touch-lent", "console-write", "give-back"] {
+            let row = row(Isa::Arm64, name);
+            assert!(
+                !has(Subject::KvmVhe, row) && !Subject::KvmVhe.has(row) && Subject::Turnstile.has(row),
+                "{name}"
+            );
+        }
         assert!(!has(Subject::KvmSvm, row(Isa::X86_64, "disk-write")));
         assert!(!has(Subject::KvmSvm, row(Isa::X86_64, "packet")));
     }

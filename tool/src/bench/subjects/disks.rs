@@ -13,7 +13,8 @@ const DEPTH: u64 = 16;
 
 /// Whether it is a row of such disks.
 pub fn has(row: &Row) -> bool {
-    row.disk == Some(Disk::Ram) && row.isa == Isa::Arm64
+    let is_usual = row.lines.is_empty() && !row.touches;
+    row.disk == Some(Disk::Ram) && is_usual && row.isa == Isa::Arm64
 }
 
 /// A guest with a disk. The second boot does twice as much.
