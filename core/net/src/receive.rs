@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Puts a packet into a driver's buffers (section 5.1.6.3).
 
-use turnstile_virtio::device::{Chain, One, Place, Queue, Run, Span};
+use turnstile_virtio::device::{Chain, Place, Queue, Run, Span};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
@@ -55,15 +55,18 @@ pub struct Room<const N: usize> {
 
 /// How much of a [`Room`] a packet has, if it has enough.
 enum Taken {
-    /// So many buffers, in so many chains.
-    Enough(usize, usize),
+    /// In so many spans.
+    Enough(usize),
     /// Why not.
     Not(Delivery),
 }
 
 impl<const N: usize> Room<N> {
+    const FITS: () = assert!(N <= u16::MAX as usize, "a queue has no more chains");
+
     /// Makes an empty one.
     pub const fn new() -> Self {
+        let () = Self::FITS;
         Self { spans: [Span { address: 0, length: 0 }; N], read: 0 }
     }
 
@@ -82,13 +85,13 @@ impl<const N: usize> Room<N> {
         from: &M,
         mut packet: Packet<'_>,
     ) -> Result<Delivery, Broken> {
-        let mut run = Run::new(queue);
+        let mut run = Run::new(queue, if merge { N as u16 } else { 1 });
         let all = packet.front_length as u64 + u64::from(packet.rest);
-        let (spans, chains) = match self.take(&mut run, to, merge, all)? {
-            Taken::Enough(spans, chains) => (spans, chains),
+        let spans = match self.take(&mut run, to, all)? {
+            Taken::Enough(spans) => spans,
             Taken::Not(delivery) => return Ok(delivery),
         };
-        packet.header.buffers = chains as u16;
+        packet.header.buffers = run.count();
         let spans = self.spans.get(..spans).unwrap_or_default();
         if let Some(room) = packet.front.first_chunk_mut() {
             *room = packet.header.to_bytes();
@@ -119,41 +122,40 @@ impl<const N: usize> Room<N> {
         &mut self,
         run: &mut Run<'_, R>,
         to: &M,
-        merge: bool,
         mut left: u64,
     ) -> Result<Taken, Violation> {
-        let mut count = Count { spans: 0, last: Span::default(), read: self.read };
-        let mut chains = 0;
-        let most = if merge { N } else { 1 };
-        let mut delivery = Delivery::TooLong;
-        while chains < most {
-            let (head, bytes) = match run.pop_one(to)? {
-                Some(One::Buffer(head, buffer)) => (head, count.add(&mut self.spans, buffer, to)),
-                Some(One::Not(head)) => {
+        let mut count = Count::NONE;
+        let delivery = loop {
+            let Some((head, descriptor)) = run.pop(to)? else {
+                break if run.is_full() { Delivery::TooLong } else { Delivery::Full };
+            };
+            let behind = descriptor.only_written().and_then(|buffer| count.go_on(buffer));
+            let bytes = match (behind, descriptor.only()) {
+                (Some(bytes), _) => Some(bytes),
+                (None, Some(buffer)) => count.begin(&mut self.spans, buffer, to)?,
+                (None, None) => {
                     let bytes;
                     (count, bytes) = count.add_all(&mut self.spans, run.chain(head), to)?;
-                    (head, bytes)
-                }
-                None => {
-                    delivery = Delivery::Full;
-                    break;
+                    bytes
                 }
             };
-            let Some(bytes) = bytes else { break };
-            // All but the last one are full.
-            let written = left.min(bytes);
-            run.give_back(to, head, written as u32)?;
-            chains += 1;
-            left -= written;
-            if left == 0 {
-                delivery = Delivery::Done;
-                break;
+            let Some(bytes) = bytes else { break Delivery::TooLong };
+            match left.checked_sub(bytes) {
+                // All but the last one are full.
+                Some(more) if more != 0 => {
+                    run.give_back(to, head, bytes as u32)?;
+                    left = more;
+                }
+                _ => {
+                    run.give_back(to, head, left as u32)?;
+                    break Delivery::Done;
+                }
             }
-        }
-        self.read = count.read;
+        };
+        self.read = self.read.wrapping_add(count.others.wrapping_add(run.count().into()));
         Ok(match delivery {
             Delivery::Done => match count.finish(&mut self.spans) {
-                Some(spans) => Taken::Enough(spans, chains),
+                Some(spans) => Taken::Enough(spans),
                 None => Taken::Not(Delivery::TooLong),
             },
             delivery => Taken::Not(delivery),
@@ -161,46 +163,79 @@ impl<const N: usize> Room<N> {
     }
 }
 
-/// How many spans were found for a packet, of one buffer or of several that lie behind each other, and how many buffers were read.
+/// The spans that were found for a packet, of one buffer or of several that lie behind each other.
 #[derive(Clone, Copy)]
 struct Count {
-    /// Those that are written down.
+    /// How many are written down.
     spans: usize,
-    /// The one that is not yet; without length if there is none.
-    last: Span,
-    read: u32,
+    /// The one that is not yet: where it begins, and where it ends. Without length if there is none.
+    begin: u64,
+    end: u64,
+    /// How many bytes behind it lie together with it, at most as many as a span can have.
+    room: u64,
+    /// How many buffers were read, of use or not, besides one of each chain.
+    others: u32,
 }
 
 impl Count {
-    /// Takes a buffer. Returns how many bytes of it are of use; `None` if there are too many buffers.
+    const NONE: Self = Self { spans: 0, begin: 0, end: 0, room: 0, others: 0 };
+
+    /// Takes a buffer that the device writes and that lies behind the last one: pages of large packets often do, and then they are one, if they also do where
+    /// they are found. Returns how many bytes it has. `None` if that is not so: then it is not taken.
     #[inline(always)] // On the path of every buffer.
-    fn add<M: Memory>(&mut self, spans: &mut [Span], buffer: Buffer, to: &M) -> Option<u64> {
-        let Buffer { address, length, writable } = buffer;
-        self.read = self.read.wrapping_add(1);
-        if !writable || length == 0 {
-            return Some(0);
+    fn go_on(&mut self, Buffer { address, length, .. }: Buffer) -> Option<u64> {
+        if address != self.end {
+            return None;
         }
-        // Pages of large packets often lie behind each other: then they are one, if they also do where they are found.
-        let Span { address: first, length: before } = self.last;
-        match before.checked_add(length) {
-            Some(whole)
-                if first.wrapping_add(before.into()) == address && to.contains(first, whole.into()) =>
-            {
-                self.last.length = whole;
-            }
-            _ => {
-                self.write_down(spans)?;
-                self.last = Span { address, length };
-            }
-        }
+        self.room = self.room.checked_sub(length.into())?;
+        self.end = address.wrapping_add(length.into());
         Some(length.into())
+    }
+
+    /// Takes a buffer that does not lie behind the last one. Returns how many bytes of it are of use; `None` if there are too many buffers.
+    #[inline(always)] // On the path of every buffer.
+    fn begin<M: Memory>(
+        &mut self,
+        spans: &mut [Span],
+        buffer: Buffer,
+        to: &M,
+    ) -> Result<Option<u64>, Violation> {
+        let Buffer { address, length, writable } = buffer;
+        let (bytes, room) = (u64::from(length), to.together(address));
+        if room < bytes && !to.contains(address, bytes) {
+            return Err(Violation::Outside(address));
+        }
+        if !writable || length == 0 {
+            return Ok(Some(0));
+        }
+        if self.write_down(spans).is_none() {
+            return Ok(None);
+        }
+        (self.begin, self.end) = (address, address.wrapping_add(bytes));
+        self.room = room.min(u32::MAX.into()).saturating_sub(bytes);
+        Ok(Some(bytes))
+    }
+
+    /// Takes a buffer, wherever it lies. As [`Self::begin`].
+    #[inline(always)] // Once below.
+    fn add<M: Memory>(
+        &mut self,
+        spans: &mut [Span],
+        buffer: Buffer,
+        to: &M,
+    ) -> Result<Option<u64>, Violation> {
+        match if buffer.writable { self.go_on(buffer) } else { None } {
+            Some(bytes) => Ok(Some(bytes)),
+            None => self.begin(spans, buffer, to),
+        }
     }
 
     /// Writes the last span down.
     #[inline(always)] // On the path of every packet.
     fn write_down(&mut self, spans: &mut [Span]) -> Option<()> {
-        if self.last.length != 0 {
-            *spans.get_mut(self.spans)? = self.last;
+        if self.begin != self.end {
+            let length = self.end.wrapping_sub(self.begin) as u32;
+            *spans.get_mut(self.spans)? = Span { address: self.begin, length };
             self.spans += 1;
         }
         Some(())
@@ -222,8 +257,10 @@ impl Count {
         to: &M,
     ) -> Result<(Self, Option<u64>), Violation> {
         let mut bytes = 0;
+        self.others = self.others.wrapping_sub(1);
         while let Some(buffer) = chain.next(to)? {
-            match self.add(spans, buffer, to) {
+            self.others = self.others.wrapping_add(1);
+            match self.add(spans, buffer, to)? {
                 Some(more) => bytes += more,
                 None => return Ok((self, None)),
             }
@@ -278,7 +315,7 @@ mod tests {
     use super::*;
 
     /// Bytes of a piece.
-    const PIECE: u64 = 0x1_0000;
+    const PIECE: u64 = 1 << 33;
 
     /// Pieces of memory whose addresses follow each other, and that do not lie together where they are found.
     struct Pieces;
@@ -286,6 +323,10 @@ mod tests {
     impl Memory for Pieces {
         fn contains(&self, address: u64, length: u64) -> bool {
             length <= PIECE && address % PIECE <= PIECE - length
+        }
+
+        fn together(&self, address: u64) -> u64 {
+            PIECE - address % PIECE
         }
 
         fn load(&self, address: u64) -> Result<u16, Outside> {
@@ -308,14 +349,12 @@ mod tests {
     }
 
     fn spans(buffers: &[(u64, u32, bool)]) -> Option<Vec<(u64, u32)>> {
-        let (mut spans, mut count) =
-            ([Span::default(); 3], Count { spans: 0, last: Span::default(), read: 0 });
+        let (mut spans, mut count) = ([Span::default(); 3], Count::NONE);
         for (address, length, writable) in buffers.iter().copied() {
             let of_use = if writable { length.into() } else { 0 };
             let buffer = Buffer { address, length, writable };
-            assert_eq!(count.add(&mut spans, buffer, &Pieces)?, of_use);
+            assert_eq!(count.add(&mut spans, buffer, &Pieces).unwrap()?, of_use);
         }
-        assert_eq!(count.read as usize, buffers.len());
         let found = count.finish(&mut spans)?;
         Some(spans[..found].iter().map(|span| (span.address, span.length)).collect())
     }
@@ -339,6 +378,21 @@ mod tests {
     fn buffers_of_two_pieces_are_two_spans() {
         let two = [(PIECE - 0x1000, 0x1000, true), (PIECE, 0x1000, true)];
         assert_eq!(spans(&two), Some(vec![(PIECE - 0x1000, 0x1000), (PIECE, 0x1000)]));
+    }
+
+    #[test]
+    fn a_span_has_no_more_bytes_than_it_can_say() {
+        let all = [(PIECE, u32::MAX, true), (PIECE + u64::from(u32::MAX), 1, true)];
+        assert_eq!(spans(&all), Some(vec![(PIECE, u32::MAX), (PIECE + u64::from(u32::MAX), 1)]));
+    }
+
+    #[test]
+    fn what_is_not_memory_is_refused_though_it_is_of_no_use() {
+        for writable in [true, false] {
+            let buffer = Buffer { address: PIECE - 1, length: 2, writable };
+            let mut count = Count::NONE;
+            assert_eq!(count.add(&mut [], buffer, &Pieces), Err(Violation::Outside(PIECE - 1)));
+        }
     }
 
     #[test]

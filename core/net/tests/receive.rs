@@ -40,6 +40,10 @@ impl Memory for Watched {
         self.ram.contains(address, length)
     }
 
+    fn together(&self, address: u64) -> u64 {
+        self.ram.together(address)
+    }
+
     fn load(&self, address: u64) -> Result<u16, Outside> {
         self.ram.load(address)
     }
@@ -66,10 +70,11 @@ impl Transfer for Watched {
     }
 }
 
-/// A driver's buffers: what each chain has, and what of them lies together.
+/// A driver's buffers: what each chain has, how many buffers that are, and what of them lies together.
 #[derive(Default)]
 struct Buffers {
     chains: Vec<u32>,
+    counts: Vec<u16>,
     runs: Vec<Span>,
 }
 
@@ -82,6 +87,7 @@ impl Buffers {
             let (head, pieces) = (index, 1 + u16::from(random.below(5) == 0));
             let is_use = random.below(6) != 0;
             buffers.chains.push(0);
+            buffers.counts.push(pieces);
             for piece in 0..pieces {
                 at += if random.below(3) == 0 { random.below(20) } else { 0 };
                 let length = if random.below(8) == 0 { 0 } else { 1 + random.below(400) as u32 };
@@ -162,6 +168,8 @@ proptest! {
             left -= written;
         }
         prop_assert_eq!(usize::from(receiver.used(&to.ram)), chains.len());
+        let read: u16 = buffers.counts[..chains.len()].iter().sum();
+        prop_assert_eq!((place.take_read(), place.take_read()), (read.into(), 0));
         for (entry, written) in chains.iter().enumerate() {
             let at = receiver.layout.areas().device + 4 + 8 * entry as u64 + 4;
             prop_assert_eq!(to.ram.get(at, 4), written.to_le_bytes());

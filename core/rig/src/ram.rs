@@ -82,6 +82,11 @@ impl Memory for Ram {
         length == 0 || address >= Self::BASE && address.checked_add(length).is_some_and(|last| last <= end)
     }
 
+    fn together(&self, address: u64) -> u64 {
+        let behind = address.checked_sub(Self::BASE);
+        behind.map_or(0, |behind| (self.length() as u64).saturating_sub(behind))
+    }
+
     fn load(&self, address: u64) -> Result<u16, Outside> {
         assert_eq!(address % 2, 0);
         self.read_u16(address)

@@ -31,6 +31,12 @@ pub trait Memory {
     /// Whether `length` bytes at `address` are memory. No bytes always are.
     fn contains(&self, address: u64, length: u64) -> bool;
 
+    /// How many bytes from an address on are memory and lie together, as far as one look tells. Fewer than there are, or none, is always right.
+    #[inline(always)] // On the path of every buffer.
+    fn together(&self, _: u64) -> u64 {
+        0
+    }
+
     /// Loads a little-endian 16-bit value at an even address, at once, with acquire semantics.
     fn load(&self, address: u64) -> Result<u16, Outside>;
 

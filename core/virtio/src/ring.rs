@@ -178,6 +178,27 @@ impl Descriptor {
         Self { address, length: rest as u32, flags, next: (rest >> 48) as u16 }
     }
 
+    /// The buffer that it is, if no other descriptor belongs to it.
+    #[inline(always)] // On the path of every buffer.
+    pub const fn only(&self) -> Option<Buffer> {
+        if self.flags.intersects(Flags::NEXT.union(Flags::INDIRECT)) {
+            return None;
+        }
+        let writable = self.flags.contains(Flags::WRITE);
+        Some(Buffer { address: self.address, length: self.length, writable })
+    }
+
+    /// The same, if the device writes it.
+    #[inline(always)] // On the path of every buffer.
+    pub const fn only_written(&self) -> Option<Buffer> {
+        // At once, as most are so.
+        let kind = self.flags.intersection(Flags::all());
+        if kind.bits() != Flags::WRITE.bits() {
+            return None;
+        }
+        Some(Buffer { address: self.address, length: self.length, writable: true })
+    }
+
     /// Writes a descriptor.
     #[inline] // On the path of every buffer.
     pub fn write<M: Memory>(&self, memory: &M, address: u64) -> Result<(), Outside> {

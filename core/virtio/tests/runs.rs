@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use common::ring::{INDIRECT, Ring};
 use common::{Ram, Random, areas};
-use turnstile_virtio::device::{One, Place, Queue, Run, Span};
+use turnstile_virtio::device::{Place, Queue, Run, Span};
 use turnstile_virtio::driver;
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::{Buffer, Layout, Options};
@@ -42,27 +42,23 @@ fn chains_of_a_run_go_back_together_or_stay() {
             driver.publish(&ram).unwrap();
             let before = device.in_flight();
             let (most, mut used) = (random.below(10) as usize, 0);
-            let mut run = Run::new(&mut device);
-            while used < most {
-                let Some(one) = run.pop_one(&ram).unwrap() else { break };
+            let mut run = Run::new(&mut device, most as u16);
+            while let Some((head, descriptor)) = run.pop(&ram).unwrap() {
                 let (_, length, count) = offered[used];
-                let head = match one {
-                    One::Buffer(head, buffer) => {
-                        assert_eq!((buffer.length, count), (length, 1));
-                        head
-                    }
-                    One::Not(head) => {
+                match descriptor.only() {
+                    Some(buffer) => assert_eq!((buffer.length, count), (length, 1)),
+                    None => {
                         let mut chain = run.chain::<Ram>(head);
                         let first = chain.next(&ram).unwrap().unwrap();
                         assert_eq!((first.length, count), (length, 2));
                         let _ = chain.finish();
-                        head
                     }
-                };
+                }
                 run.give_back(&ram, head, length).unwrap();
                 used += 1;
             }
-            assert!(used == most || used == offered.len(), "all that there are");
+            assert_eq!(used, most.min(offered.len()), "all that there are, or may be");
+            assert_eq!((usize::from(run.count()), run.is_full()), (used, used == most));
             if random.below(2) == 0 {
                 run.complete(&ram).unwrap();
                 for _ in 0..used {
@@ -85,29 +81,29 @@ fn chains_of_a_run_go_back_together_or_stay() {
 fn runs_of_drivers_that_break_rules_end() {
     let mut ring = Ring::new(INDIRECT);
     ring.direct(0, 5, 0, 0);
-    assert!(Run::new(&mut ring.queue).pop_one(&ring.ram).unwrap().is_none());
+    assert!(Run::new(&mut ring.queue, 9).pop(&ring.ram).unwrap().is_none());
     ring.offer(0, 0, 9);
     let violation = Violation::AvailableJump { next: 0, found: 9 };
-    assert_eq!(Run::new(&mut ring.queue).pop_one(&ring.ram).unwrap_err(), violation);
+    assert_eq!(Run::new(&mut ring.queue, 9).pop(&ring.ram).unwrap_err(), violation);
     ring.offer(0, 8, 1);
-    assert_eq!(Run::new(&mut ring.queue).pop_one(&ring.ram).unwrap_err(), Violation::Head(8));
+    assert_eq!(Run::new(&mut ring.queue, 9).pop(&ring.ram).unwrap_err(), Violation::Head(8));
     // One chain is in flight, and eight more are there.
     ring.offer(0, 0, 1);
     let token = ring.queue.pop(&ring.ram).unwrap().unwrap().finish();
     ring.offer(1, 0, 9);
-    let mut run = Run::new(&mut ring.queue);
-    (0..7).for_each(|_| assert!(matches!(run.pop_one(&ring.ram), Ok(Some(One::Buffer(..))))));
-    assert_eq!(run.pop_one(&ring.ram).unwrap_err(), Violation::TooMany);
+    let mut run = Run::new(&mut ring.queue, 9);
+    (0..7).for_each(|_| assert!(matches!(run.pop(&ring.ram), Ok(Some(_)))));
+    assert_eq!(run.pop(&ring.ram).unwrap_err(), Violation::TooMany);
     // What the driver shows meanwhile belongs to the run, too.
     ring.queue.put_back(token);
     ring.offer(0, 0, 1);
     let mut queue = Queue::new(layout(&ring), INDIRECT, 4);
-    let mut run = Run::new(&mut queue);
-    assert!(run.pop_one(&ring.ram).unwrap().is_some() && run.pop_one(&ring.ram).unwrap().is_none());
+    let mut run = Run::new(&mut queue, 9);
+    assert!(run.pop(&ring.ram).unwrap().is_some() && run.pop(&ring.ram).unwrap().is_none());
     ring.ram.store(ring.areas.driver + 2, 10).unwrap();
-    assert_eq!(run.pop_one(&ring.ram).unwrap_err(), Violation::AvailableJump { next: 1, found: 10 });
+    assert_eq!(run.pop(&ring.ram).unwrap_err(), Violation::AvailableJump { next: 1, found: 10 });
     ring.ram.store(ring.areas.driver + 2, 2).unwrap();
-    assert!(run.pop_one(&ring.ram).unwrap().is_some());
+    assert!(run.pop(&ring.ram).unwrap().is_some());
 }
 
 fn layout(ring: &Ring) -> Layout {

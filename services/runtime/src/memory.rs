@@ -93,6 +93,13 @@ impl Piece {
         self.size.load(Ordering::Relaxed).checked_sub(length).is_some_and(|room| offset <= room)
     }
 
+    /// Returns how many bytes of it are there from an address on. `None` if that is not in it.
+    #[inline(always)] // On the path of every buffer.
+    fn behind(&self, address: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.guest.load(Ordering::Relaxed));
+        self.size.load(Ordering::Relaxed).checked_sub(offset)
+    }
+
     /// Returns where `length` bytes are here, if all of them are in it.
     #[inline(always)] // On the path of every buffer, several times.
     fn find(&self, address: u64, length: u64) -> Option<u64> {
@@ -125,6 +132,13 @@ impl Memory for GuestMemory {
     fn contains(&self, address: u64, length: u64) -> bool {
         let [first, ..] = self.0;
         first.contains(address, length) || self.find_elsewhere(address, length).is_ok()
+    }
+
+    #[inline(always)] // On the path of every buffer.
+    fn together(&self, address: u64) -> u64 {
+        // Most of it is in the first one.
+        let [first, ..] = self.0;
+        first.behind(address).unwrap_or_else(|| self.together_elsewhere(address))
     }
 
     fn load(&self, address: u64) -> Result<u16, Outside> {
@@ -303,6 +317,13 @@ impl GuestMemory {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn together_elsewhere(self, address: u64) -> u64 {
+        let [_, others @ ..] = self.0;
+        others.iter().find_map(|piece| piece.behind(address)).unwrap_or(0)
+    }
+
     /// Returns the two bytes at an even address of the guest's.
     #[inline]
     fn half<'a>(self, address: u64) -> Result<&'a AtomicU16, Outside> {
@@ -358,6 +379,8 @@ mod tests {
         {
             assert!(!memory.contains(address, length), "{length} bytes at {address:#x}");
         }
+        let together = [0x7fff, 0x8000, 0x8017, 0x8018, 0, u64::MAX].map(|address| memory.together(address));
+        assert_eq!(together, [0, 24, 1, 0, 0, 0]);
         assert_eq!(memory.write(0x8017, &[1; 2]), Err(Outside { address: 0x8017 }));
         assert_eq!(memory.store(0x8018, 1), Err(Outside { address: 0x8018 }));
         assert_eq!(words[3].load(Ordering::Relaxed), 0, "behind it is not its memory");
@@ -387,6 +410,7 @@ mod tests {
         assert_eq!(from.on_bus(0x1001, 23), None, "the device does not reach it");
         // From spans to spans, of both pieces.
         attach([member_device(7, 1), 0x8000, 8, here + 64, 0]);
+        assert_eq!([0x101e, 0x8003, 0x8008].map(|address| to.together(address)), [2, 5, 0], "of each piece");
         let spans = |list: [(u64, u32); 2]| list.map(|(address, length)| Span { address, length });
         let copy = |to: &GuestMemory, sources, targets| {
             let sources = (&spans(sources)[..], Place::behind_first(1));

@@ -30,8 +30,16 @@ pub struct Board {
 }
 
 enum Kind {
-    Xive { sources: Vec<Source>, tables: Mutex<Tables> },
+    Xive { sources: Sources, tables: Mutex<Tables> },
     Xics(Ics),
+}
+
+/// The interrupt sources of a VM.
+struct Sources {
+    /// Those of vCPUs, by their numbers, and behind them those of devices.
+    all: Vec<Source>,
+    /// How many are of vCPUs.
+    own: usize,
 }
 
 /// An interrupt source of the machine, under its name in the guest.
@@ -64,16 +72,16 @@ impl Board {
         let kind = match presentation {
             Presentation::Xics => Kind::Xics(Ics::new(devices.start, devices.len())),
             Presentation::Xive => {
-                let lisns = (0..pseries::ipi_sources(vcpus)).chain(devices);
-                let sources = lisns.map(Source::new).collect::<Result<Vec<_>, _>>()?;
-                let store_eoi = sources.iter().all(|source| source.buffer.store_eoi);
+                let own = pseries::ipi_sources(vcpus);
+                let all = (0..own).chain(devices).map(Source::new).collect::<Result<Vec<_>, _>>()?;
+                let store_eoi = all.iter().all(|source| source.buffer.store_eoi);
                 let layout = Layout {
                     trigger: pseries::esb,
                     management: |lisn| pseries::esb(lisn) + pseries::INTERRUPT_PAGE,
                     store_eoi,
                 };
-                let tables = Mutex::new(Tables::new(vcpus, sources.iter().map(|source| source.lisn), layout));
-                Kind::Xive { sources, tables }
+                let tables = Mutex::new(Tables::new(vcpus, all.iter().map(|source| source.lisn), layout));
+                Kind::Xive { sources: Sources { all, own: own as usize }, tables }
             }
         };
         let given = (0..functions).map(|_| AtomicU32::new(0)).collect();
@@ -142,7 +150,7 @@ impl Board {
     /// of its vCPUs is resident where it looks. Nothing of other VMs.
     pub fn windows(&self) -> impl Iterator<Item = Window> + '_ {
         let sources: &[Source] = match &self.kind {
-            Kind::Xive { sources, .. } => sources,
+            Kind::Xive { sources, .. } => &sources.all,
             Kind::Xics(_) => &[],
         };
         let window = |guest, host| Window { guest, host, size: pseries::INTERRUPT_PAGE };
@@ -164,7 +172,7 @@ impl Board {
         match &self.kind {
             Kind::Xics(ics) => ics.trigger(lisn, servers),
             Kind::Xive { sources, .. } => {
-                if let Some(source) = find(sources, lisn) {
+                if let Some(source) = sources.get(lisn) {
                     event::trigger(source.buffer.trigger);
                 }
             }
@@ -194,7 +202,7 @@ impl Board {
                 Ok(())
             }
             Kind::Xive { sources, tables } => {
-                sources.iter().for_each(|source| event::off(source.buffer.management));
+                sources.all.iter().for_each(|source| event::off(source.buffer.management));
                 tables.lock().reset(&mut Hardware { board: self, ram })
             }
         }
@@ -210,8 +218,16 @@ impl Source {
     }
 }
 
-fn find(sources: &[Source], lisn: u32) -> Option<&Source> {
-    sources.iter().find(|source| source.lisn == lisn)
+impl Sources {
+    /// The source with a number in the guest, if it has such a one.
+    #[inline(always)] // On the way of every interrupt of a device.
+    fn get(&self, lisn: u32) -> Option<&Source> {
+        let place = match lisn.checked_sub(pseries::TERMINAL_SOURCE) {
+            Some(device) => self.own + device as usize,
+            None => lisn as usize,
+        };
+        self.all.get(place).filter(|source| source.lisn == lisn)
+    }
 }
 
 /// The controller, for the calls of one VM.
@@ -223,7 +239,7 @@ struct Hardware<'a> {
 impl Hardware<'_> {
     fn source(&self, lisn: u32) -> Option<&Source> {
         match &self.board.kind {
-            Kind::Xive { sources, .. } => find(sources, lisn),
+            Kind::Xive { sources, .. } => sources.get(lisn),
             Kind::Xics(_) => None,
         }
     }

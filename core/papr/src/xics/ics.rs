@@ -85,6 +85,7 @@ impl Ics {
     }
 
     /// A source's interrupt comes.
+    #[inline(never)] // The registers that it needs are not saved for sources of XIVE.
     pub fn trigger(&self, source: u32, servers: &impl Servers) {
         self.change(source, servers, |source| source.pending = true);
     }

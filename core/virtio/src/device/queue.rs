@@ -3,31 +3,28 @@
 
 use super::chain::{Chain, Token};
 use crate::memory::Memory;
-use crate::ring::{Buffer, Descriptor, Flags, Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
+use crate::ring::{Buffer, Descriptor, Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
 use crate::rings::Rings;
 use crate::violation::Violation;
 
-/// What [`Queue::pop_one`] has taken, or [`Run::pop_one`](super::Run::pop_one) has found.
+/// What [`Queue::pop_one`] has taken.
 #[derive(Debug)]
 #[must_use = "a chain must be returned to the driver"]
-pub enum One<T = Token> {
+pub enum One {
     /// A chain of one buffer.
-    Buffer(T, Buffer),
+    Buffer(Token, Buffer),
     /// A chain of more, or an indirect one: [`Queue::chain`] follows it.
-    Not(T),
+    Not(Token),
 }
 
 /// The buffer of a chain that has no other, by its head. `None` if it has, or is an indirect one.
 #[inline(always)] // On the path of every buffer.
-pub(super) fn only<M: Memory>(memory: &M, head: Descriptor) -> Result<Option<Buffer>, Violation> {
-    let Descriptor { address, length, flags, .. } = head;
-    if flags.intersects(Flags::NEXT.union(Flags::INDIRECT)) {
-        return Ok(None);
+fn only<M: Memory>(memory: &M, head: Descriptor) -> Result<Option<Buffer>, Violation> {
+    let Some(buffer) = head.only() else { return Ok(None) };
+    if !memory.contains(buffer.address, buffer.length.into()) {
+        return Err(Violation::Outside(buffer.address));
     }
-    if !memory.contains(address, length.into()) {
-        return Err(Violation::Outside(address));
-    }
-    Ok(Some(Buffer { address, length, writable: flags.contains(Flags::WRITE) }))
+    Ok(Some(buffer))
 }
 
 /// A queue, as its device sees it, which reaches it by [`Rings`]. All indexes grow and wrap at 2^16.

@@ -2,8 +2,9 @@
 //! Chains that are taken one behind the other and go back together, as those for one packet do.
 
 use super::chain::{Chain, Token};
-use super::queue::{One, Queue, only};
+use super::queue::Queue;
 use crate::memory::Memory;
+use crate::ring::Descriptor;
 use crate::rings::Rings;
 use crate::violation::Violation;
 
@@ -20,47 +21,61 @@ pub struct Run<'a, R> {
     next: u16,
     /// The next used entry to write.
     used: u16,
+    /// Up to where entries can be taken without a look at the driver's index.
+    end: u16,
     /// The driver's index, as it was last read.
     seen: u16,
-    /// How many entries can be taken before the driver's index is looked at.
-    ready: u16,
+    /// How many chains it has at most.
+    most: u16,
 }
 
 impl<'a, R: Copy> Run<'a, R> {
-    /// Begins with the next chain.
+    /// Begins with the next chain, and has so many at most.
     #[inline(always)] // On the path of every packet: what it keeps in mind stays in registers.
-    pub const fn new(queue: &'a mut Queue<R>) -> Self {
+    pub const fn new(queue: &'a mut Queue<R>, most: u16) -> Self {
         let (rings, next, seen, used) = (queue.rings, queue.next, queue.seen, queue.used);
-        Self { queue, rings, next, used, seen, ready: 0 }
+        Self { queue, rings, next, used, end: next, seen, most }
     }
 
-    /// Goes on to the next chain that the driver has offered. `None` if there is none now.
+    /// How many chains it has.
+    #[inline(always)] // A subtraction.
+    pub const fn count(&self) -> u16 {
+        self.next.wrapping_sub(self.queue.next)
+    }
+
+    /// Whether it has as many chains as it may.
+    #[inline(always)] // As above.
+    pub const fn is_full(&self) -> bool {
+        self.count() == self.most
+    }
+
+    /// Goes on to the next chain that the driver has offered, and reads its first descriptor. `None` if there is none now, or the run is full. Nothing
+    /// that the descriptor says is checked: [`Run::chain`] does it, or the caller.
     #[inline(always)] // On the path of every buffer.
-    pub fn pop_one<M: Memory>(&mut self, memory: &M) -> Result<Option<One<Head>>, Violation>
+    pub fn pop<M: Memory>(&mut self, memory: &M) -> Result<Option<(Head, Descriptor)>, Violation>
     where
         R: Rings<M>,
     {
-        if self.ready == 0 && !self.look(memory)? {
+        if self.next == self.end && !self.look(memory)? {
             return Ok(None);
         }
         let head = self.rings.available(memory, self.next)?;
         if head >= self.rings.size() {
             return Err(Violation::Head(head));
         }
-        self.ready -= 1;
         self.next = self.next.wrapping_add(1);
-        Ok(Some(match only(memory, self.rings.descriptor(memory, head)?)? {
-            Some(buffer) => One::Buffer(Head(head), buffer),
-            None => One::Not(Head(head)),
-        }))
+        Ok(Some((Head(head), self.rings.descriptor(memory, head)?)))
     }
 
-    /// Counts the entries that are ready, and reads the driver's index if all are taken. Returns whether there are some.
+    /// Finds the entries that can be taken, and reads the driver's index if all are taken. Returns whether there are some.
     #[inline(always)] // On the path of every batch.
     fn look<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
     where
         R: Rings<M>,
     {
+        if self.is_full() {
+            return Ok(false);
+        }
         if self.seen == self.next {
             self.seen = self.queue.find(memory, self.next)?;
         }
@@ -70,7 +85,8 @@ impl<'a, R: Copy> Run<'a, R> {
         if there != 0 && room == 0 {
             return Err(Violation::TooMany);
         }
-        self.ready = there.min(room);
+        let ready = there.min(room).min(self.most - self.count());
+        self.end = self.next.wrapping_add(ready);
         Ok(there != 0)
     }
 
