@@ -74,7 +74,7 @@ impl<S: Space> Service<S> {
             self.crash(Crash::Killed, Left::Interrupt);
         }
         // SAFETY: the caller's promise, for all of these.
-        let mut handle = |event: Event| unsafe { self.handle_long(event, None, meanwhile) };
+        let mut handle = |event: Event| unsafe { self.handle_apart(event, meanwhile) };
         if pending.queues() != 0 {
             handle(Event::new(Kind::Doorbell, [pending.queues(), S::now(), 0, 0, 0]));
         }
@@ -163,46 +163,91 @@ impl<S: Space> Service<S> {
         part(Answer { value, lines, count, words })
     }
 
+    /// The same, where fewer instructions of the image are worth more than of the way.
+    #[inline(never)] // Four callers.
+    unsafe fn handle_apart(&self, event: Event, meanwhile: &mut impl Meanwhile) -> Answer {
+        // SAFETY: the caller's promise.
+        unsafe { self.handle(&event, meanwhile, |answer| answer) }
+    }
+
     /// The same, if it begins anew, or has not answered at once and was left as `entered` says.
     #[cold]
     unsafe fn handle_long(
         &self,
         event: Event,
-        mut entered: Option<Left>,
+        entered: Option<Left>,
         meanwhile: &mut impl Meanwhile,
     ) -> Answer {
         if self.begins.load(Ordering::Relaxed) != RUNS {
-            self.await_return(&event, meanwhile);
-            // Once for each event: who comes back while that is tried again may be the reason again, without end.
-            self.admit(S::now(), 0);
-            if event.kind() == Some(Kind::Alarm) {
-                self.remind();
-            }
+            self.prepare(&event, meanwhile);
         }
+        // SAFETY: the caller's promise.
+        match unsafe { self.attempt(&event, entered, meanwhile) } {
+            Ok(answer) => {
+                self.publish(&event, &answer, meanwhile);
+                self.take_up();
+                answer
+            }
+            // SAFETY: as before.
+            Err(crash) => unsafe { self.attempt_again(&event, crash, meanwhile) },
+        }
+    }
+
+    /// It begins anew with an event.
+    #[cold]
+    #[inline(never)] // The registers that it needs are not saved for events that take long.
+    fn prepare(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
+        self.await_return(event, meanwhile);
+        // Once for each event: who comes back while that is tried again may be the reason again, without end.
+        self.admit(S::now(), 0);
+        if event.kind() == Some(Kind::Alarm) {
+            self.remind();
+        }
+    }
+
+    /// Hands an event to the service again after a crash, until it has an answer, which takes effect, or has crashed too often.
+    #[cold]
+    #[inline(never)] // As above.
+    unsafe fn attempt_again(
+        &self,
+        event: &Event,
+        mut crash: Crash,
+        meanwhile: &mut impl Meanwhile,
+    ) -> Answer {
         let mut tries = TRIES;
-        while tries != 0 {
-            // SAFETY: the caller's promise.
-            match unsafe { self.attempt(&event, entered.take(), meanwhile) } {
-                Ok(answer) => {
-                    self.publish(&event, &answer, meanwhile);
-                    self.take_up();
-                    return answer;
-                }
+        loop {
+            match crash {
                 // Whoever is killed is not to blame.
-                Err(Crash::Killed) => {}
-                Err(Crash::Starved) if !self.is_shared && !is_access(&event) => {
-                    self.postpone(&event);
+                Crash::Killed => {}
+                Crash::Starved if !self.is_shared && !is_access(event) => {
+                    self.postpone(event);
                     return Answer::default();
                 }
                 // The program begins anew without the member that was the reason, which is another one each time.
-                Err(Crash::Starved) if !self.is_reason(awaited(&event)) => {}
-                Err(_) => tries -= 1,
+                Crash::Starved if !self.is_reason(awaited(event)) => {}
+                _ => tries -= 1,
+            }
+            if tries == 0 {
+                return self.abandon(event, meanwhile);
+            }
+            // SAFETY: the caller's promise.
+            match unsafe { self.attempt(event, None, meanwhile) } {
+                Ok(answer) => {
+                    self.publish(event, &answer, meanwhile);
+                    self.take_up();
+                    return answer;
+                }
+                Err(again) => crash = again,
             }
         }
+    }
+
+    /// It has crashed with an event too often. Returns what the answer is then.
+    fn abandon(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> Answer {
         self.take_up();
         // Before it is blamed: a device that is given up for this event has others wait for what they asked of it.
-        let is_of_device = self.is_of_device(&event);
-        self.blame(&event);
+        let is_of_device = self.is_of_device(event);
+        self.blame(event);
         let is_awaited = self.is_shared || self.device.is_some();
         if is_awaited && (event.kind() != Some(Kind::Alarm) || is_of_device) {
             // The others wait for it, or for its device, and may not say so again.
@@ -242,6 +287,7 @@ impl<S: Space> Service<S> {
     }
 
     /// Hands an event to the service, if it has not been `entered` with it already, once.
+    #[inline(always)] // Once above, where events take long, and once where it has crashed.
     unsafe fn attempt(
         &self,
         event: &Event,
