@@ -68,7 +68,7 @@ pub fn networks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
 }
 
 fn devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Verdict {
-    let fetched = peers::linux(layout, isa).and_then(|_| difference::fetch(layout));
+    let fetched = peers::linux(layout, isa).and_then(|_| difference::fetch(layout, isa));
     match fetched {
         Err(failure) => Verdict::Skipped(failure.to_string()),
         Ok(()) => Verdict::from(compare_devices(layout, qemu, isa, names)),

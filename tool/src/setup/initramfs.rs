@@ -35,8 +35,9 @@ pub fn write(busybox: &Path, file: &Path) -> Result<()> {
     crate::layout::write_atomically(file, &bytes)
 }
 
-/// The folders of a host whose files are programs and what is linked with them.
-const PROGRAMS: [&str; 2] = ["bin", "lib"];
+/// The folders of a host whose files are programs and what is linked with them, and the one of what programs read.
+const PROGRAMS: [&str; 3] = ["bin", "lib", "lib64"];
+const SHARE: &str = "share";
 
 /// An initramfs for a host that runs one program and what that starts: the program is `/init`. `files` are further ones
 /// with their names; those in `modules/` are for the kernel, in the order in which it is to load them, and those in `bin/` and `lib/`
@@ -46,7 +47,7 @@ pub fn host(program: &[u8], files: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
     let build = || {
         let has = |folder: &&str| files.iter().any(|(name, _)| is_in(folder, name));
         let folders: Vec<&str> =
-            ["dev", "modules", "proc", "sys"].into_iter().chain(PROGRAMS.into_iter().filter(has)).collect();
+            ["dev", "modules", "proc", "sys"].into_iter().chain(PROGRAMS.into_iter().chain([SHARE]).filter(has)).collect();
         let mut archive = Archive::new(&folders)?;
         archive.entry("init", PROGRAM, None, program)?;
         for (name, content) in files {

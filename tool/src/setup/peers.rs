@@ -106,6 +106,15 @@ const LINUX_POWER: Source = Source {
         ("boot/vmlinux-", "linux"),
         ("lib/modules/*/kernel/arch/powerpc/kvm/kvm.ko", "0-kvm"),
         ("lib/modules/*/kernel/arch/powerpc/kvm/kvm-hv.ko", "1-kvm-hv"),
+        ("lib/modules/*/kernel/drivers/block/brd.ko", RAM_DISKS),
+        ("lib/modules/*/kernel/net/llc/llc.ko", NETWORKS[0]),
+        ("lib/modules/*/kernel/net/802/stp.ko", NETWORKS[1]),
+        ("lib/modules/*/kernel/net/bridge/bridge.ko", NETWORKS[2]),
+        ("lib/modules/*/kernel/drivers/net/tun.ko", NETWORKS[3]),
+        ("lib/modules/*/kernel/drivers/net/tap.ko", NETWORKS[4]),
+        ("lib/modules/*/kernel/drivers/vhost/vhost_iotlb.ko", NETWORKS[5]),
+        ("lib/modules/*/kernel/drivers/vhost/vhost.ko", NETWORKS[6]),
+        ("lib/modules/*/kernel/drivers/vhost/vhost_net.ko", NETWORKS[7]),
     ],
     ..LINUX
 };

@@ -66,6 +66,11 @@ impl Host {
         }
     }
 
+    /// How many seconds its kernel has work after its boot.
+    pub fn settle(self) -> u64 {
+        if self.isa() == Isa::Power64 { SETTLE_POWER } else { SETTLE }
+    }
+
     /// The kernel.
     pub fn peer(self, layout: &Layout) -> Result<peers::Peer> {
         match self {
@@ -90,7 +95,7 @@ const SETTLE_POWER: u64 = 20;
 pub fn run(host: Host, run: &Run<'_>) -> Result<Outcome> {
     let peer = host.peer(run.layout)?;
     // The kernel splits its command line at spaces, but not in quotes, which it takes away only at both ends.
-    let settle = if host.isa() == Isa::Power64 { SETTLE_POWER } else { SETTLE };
+    let settle = host.settle();
     let words = format!("--settle={settle} \"--cmdline={}\"", run.row.cmdline(run.iterations));
     let boot = boot(host, run.layout, run.row, &run.folder, &words)?;
     peer::measure(run, boot, named(&peer), guest)
