@@ -224,6 +224,23 @@ mod tests {
     }
 
     #[test]
+    fn the_loader_and_firmware_are_where_they_are_looked_for() {
+        let Parts { loader, firmware, .. } = Parts::of(Isa::Power64);
+        let libraries = vec!["ld64.so.2".to_owned()];
+        let folder = PathBuf::from("q");
+        let files = Monitor { folder, version: "1".to_owned(), libraries, loader, firmware }.files();
+        let files: Vec<_> =
+            files.iter().map(|(name, file)| (name.as_str(), file.to_str().unwrap())).collect();
+        let expected = [
+            ("bin/qemu", "q/qemu"),
+            ("lib/ld64.so.2", "q/lib/ld64.so.2"),
+            ("lib64/ld64.so.2", "q/lib/ld64.so.2"),
+            ("share/vof.bin", "q/share/vof.bin"),
+        ];
+        assert_eq!(files, expected);
+    }
+
+    #[test]
     fn each_library_is_looked_for_once() {
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         let looked = std::cell::RefCell::new(Vec::new());
