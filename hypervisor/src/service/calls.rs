@@ -148,6 +148,10 @@ impl Outside for Hosted {
         if let Some(vm) = self.owner().filter(|_| self.is(ServiceDevice::Ports)) {
             return self.ports.lock().took(vm, offered, count);
         }
+        if self.is(ServiceDevice::Balloon) {
+            // It may have heard of an earlier wish, which waited for memory.
+            return offered.size != self.wanted_pages.load(Ordering::Relaxed);
+        }
         let mut typed = self.typed.lock();
         let (room, has_more) = typed.took(count);
         self.tell_room(room);
