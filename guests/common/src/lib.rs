@@ -6,6 +6,7 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+pub mod balloon;
 pub mod beacon;
 pub mod bench;
 #[expect(unsafe_code, reason = "assembly hands back an address")]
@@ -17,7 +18,6 @@ pub mod console;
 pub mod disk;
 pub mod doorbell;
 pub mod echo;
-pub mod give_back;
 #[expect(unsafe_code, reason = "a value that is written once, without a lock")]
 pub mod global;
 #[expect(unsafe_code, reason = "functions in atomic words")]
