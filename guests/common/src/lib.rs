@@ -6,7 +6,6 @@
 #![no_std]
 #![deny(unsafe_code)]
 
-pub mod balloon;
 pub mod beacon;
 pub mod bench;
 #[expect(unsafe_code, reason = "assembly hands back an address")]
@@ -33,6 +32,7 @@ pub mod network;
 pub mod options;
 pub mod pci;
 pub mod random;
+pub mod reporter;
 pub mod restart;
 pub mod service;
 pub mod share;

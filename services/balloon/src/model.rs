@@ -127,6 +127,11 @@ impl<G: Giver> Model<QUEUES> for Balloon<G> {
         self.poison = if poisons { configuration.poison } else { 0 };
     }
 
+    /// Blocks go when all vCPUs have left their guests.
+    fn waits(&self, number: u16) -> bool {
+        self.queues.get(usize::from(number)).is_some_and(|queue| queue.as_ref().is_some_and(Balloons::waits))
+    }
+
     fn forget(&mut self, number: u16) {
         if let Some(queue) = self.queues.get_mut(usize::from(number)) {
             *queue = None;
@@ -163,13 +168,8 @@ impl<M: Memory, G: Giver> Serves<QUEUES, M> for Balloon<G> {
         let most = (*budget / COST).max(1);
         let Turn { interrupt, again } = queue.serve(memory, pages, *poison, most).map_err(broken)?;
         *budget = 0;
-        let rest = match again {
-            // What is about to be gone is asked for again when the vCPUs have had a turn: they leave their guests for that.
-            _ if queue.waits() => Rest::Wait,
-            true => Rest::More,
-            false => Rest::Idle,
-        };
-        Ok(Served { interrupt, rest })
+        // What is about to be gone is asked for again.
+        Ok(Served { interrupt, rest: if again || queue.waits() { Rest::More } else { Rest::Idle } })
     }
 }
 

@@ -160,7 +160,7 @@ const fn drive(row: Row) -> Row {
 /// A row of blocks of 2 MiB that a service touches or gives back. Each is cleared, which takes long: there are few operations, but they must be more than the
 /// visits of the console and of the driver's beginning.
 const fn of_blocks(row: Row, operations: u64) -> Row {
-    Row { fewer: 64, least: operations, ..row }
+    Row { fewer: 128, least: operations, ..row }
 }
 
 /// A row that rings a service, which may have to stay inside as long as all of it takes: it is measured fewer times.
@@ -383,7 +383,7 @@ mod tests {
             row(Isa::Power64, "touch-lent")
                 .own()
                 .cmdline(ITERATIONS)
-                .ends_with("untouched from=0x10000000 warm-up=4")
+                .ends_with("untouched from=0x10000000 warm-up=2")
         );
     }
 

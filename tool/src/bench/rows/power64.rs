@@ -108,7 +108,7 @@ const SCRATCH: &str = "mmio=0x10000000007";
 
 /// A row of the guest that gives blocks back.
 const fn balloon(name: &'static str, what: &'static str, options: &'static str, memory: u64) -> Row {
-    Row { guest: "balloon", options, memory, balloon: true, ..of_blocks(power(name, what, 1), 1280) }
+    Row { guest: "reporter", options, memory, balloon: true, ..of_blocks(power(name, what, 1), 1280) }
 }
 
 /// Two vCPUs take turns on one CPU.

@@ -101,7 +101,7 @@ const fn disk(name: &'static str, what: &'static str, disk: Disk, options: &'sta
 
 /// A row of the guest that gives blocks back.
 const fn balloon(name: &'static str, what: &'static str, options: &'static str, memory: u64) -> Row {
-    Row { guest: "balloon", options, memory, balloon: true, ..of_blocks(pc(name, what, 1), 800) }
+    Row { guest: "reporter", options, memory, balloon: true, ..of_blocks(pc(name, what, 1), 800) }
 }
 
 /// Two vCPUs take turns on one CPU.
