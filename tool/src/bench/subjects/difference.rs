@@ -39,7 +39,9 @@ fn host(subject: Subject) -> Option<kvm::Host> {
 
 /// Whether a row of a subject is measured so.
 pub fn has(subject: Subject, row: &Row) -> bool {
-    host(subject).is_some() && (disks::has(row) || networks::has(row))
+    // Guests with a network do not end on AMD64, where the emulator delivers interrupts twice (docs/src/peers.md).
+    let has_networks = subject != Subject::KvmSvm;
+    host(subject).is_some() && (disks::has(row) || has_networks && networks::has(row))
 }
 
 /// What was counted in two boots, of which the second one did `operations` more.
@@ -201,7 +203,12 @@ mod tests {
             [(Isa::Arm64, Subject::KvmVhe), (Isa::Arm64, Subject::KvmNvhe), (Isa::Power64, Subject::KvmHv)];
         for (isa, subject) in hosts.into_iter().chain([(Isa::X86_64, Subject::KvmSvm)]) {
             for name in ["disk-write", "packet", "packet-sleeping", "segment"] {
-                assert!(has(subject, row(isa, name)), "{name} on {subject:?}");
+                let is_disk = name == "disk-write";
+                assert_eq!(
+                    has(subject, row(isa, name)),
+                    is_disk || isa != Isa::X86_64,
+                    "{name} on {subject:?}"
+                );
                 assert!(!has(Subject::Turnstile, row(isa, name)), "{name}");
             }
             assert!(!has(subject, row(isa, "packet-1cpu")), "each vCPU has a CPU of its own");
