@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::{Mutex, MutexGuard};
 use turnstile_bundle::ServiceDevice;
-use turnstile_link::{Event, StopReason, VmState};
+use turnstile_link::{Event, Outcome, StopReason, VmState};
 use turnstile_pool::Parts;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
@@ -244,11 +244,7 @@ impl Guest {
         let released = self.services.iter().map(|service| service.take_released());
         for parts in released.filter(|parts| !parts.is_empty()) {
             let _alone = GIVING.lock();
-            without(&self.services, self.vm, &parts, &mut || {
-                for part in &parts {
-                    self.vm.give_back(part.clone());
-                }
-            });
+            without(&self.services, self.vm, &parts, &mut || _ = self.vm.give_back(&parts));
         }
     }
 
@@ -464,6 +460,21 @@ impl Guest {
     pub fn hear_of_port(&self, port: u8, message: PortMessage<'_>) {
         let ports = self.services.iter().find(|service| service.is(ServiceDevice::Ports));
         ports.into_iter().for_each(|service| service.hear_of_port(port, message));
+    }
+
+    /// Asks the guest, through its balloon, to keep so many bytes of its memory.
+    pub fn ask_for_memory(&self, bytes: u64) -> Outcome {
+        let Some(balloon) = self.services.iter().find(|service| service.is(ServiceDevice::Balloon)) else {
+            return Outcome::NoBalloon;
+        };
+        // Nobody is asked between the end of a life and the beginning of the next, which forgets what the one before was asked for.
+        let _life = self.beginning.lock();
+        if !self.is_running() {
+            return Outcome::NotNow;
+        }
+        let (_, limit) = self.machine.memory(self.vm);
+        balloon.inflate(limit.saturating_sub(bytes));
+        Outcome::Accepted
     }
 
     /// The terminal of its console has another size. A serial port has none.

@@ -10,7 +10,8 @@ use spin::{Mutex, Once};
 use turnstile_devices::BACKLOG;
 use turnstile_exitstat::{self as exitstat, Page, Reason};
 use turnstile_link::{
-    Command, Decoder, Down, DownLink, Event, Item, MAX_BUCKETS, MAX_TEXT, Outcome, StopReason, Up, VmState,
+    Command, Decoder, Down, DownLink, Event, Item, MAX_BUCKETS, MAX_TEXT, Memory, Outcome, Pool, StopReason,
+    Up, VmState,
 };
 use turnstile_vm::lifecycle::Phase;
 
@@ -284,12 +285,12 @@ fn events(vm: &Vm, vcpu: u16, page: &Page) {
 /// Sends how many bytes of memory a VM has now, and how many it has at most, and whether it waits for more.
 pub fn memory(vm: &Vm, (bytes, limit): (u64, u64)) {
     let waits = vm.taken.waits() && vm.lifecycle.phase() == Phase::Running;
-    send(&Up::Memory { vm: vm.id, bytes, limit, waits });
+    send(&Up::Memory { vm: vm.id, memory: Memory { bytes, limit, waits } });
 }
 
 /// Sends how many bytes the machine's pool has, and how many of them are free.
 pub fn pool(bytes: u64, free: u64) {
-    send(&Up::Pool { bytes, free });
+    send(&Up::Pool(Pool { bytes, free }));
 }
 
 /// What the tool says of a named port.

@@ -16,12 +16,12 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::{Mutex, Once};
 use turnstile_bundle::{ServiceDevice, ServiceSpec};
 use turnstile_devices::Keyboard;
-use turnstile_pool::{Parts, Released};
+use turnstile_pool::{BATCH, Parts, Released};
 use turnstile_service::abi;
 use turnstile_service::gate::Pending;
 use turnstile_service::image::{self, BY_PLACE, Doorbells, Image};
@@ -41,8 +41,10 @@ use crate::machine::Site;
 
 /// The most characters of a line of a service in the log.
 const LINE: usize = 160;
-/// How many bytes a VM gives back at once: it stands still meanwhile, and its services with it. TLBs are told once for each part.
-const AT_ONCE: u64 = 64 * abi::BLOCK;
+/// How many bytes a page of a balloon has, whatever the guest's pages are.
+const PAGE: u64 = 4096;
+/// How many bytes a VM gives back at once: it stands still meanwhile, and its services with it. TLBs are told once.
+const AT_ONCE: u64 = BATCH as u64 * abi::BLOCK;
 
 /// A VM that a service serves, and what the service is to it. It may be several things to one VM, which is several members then.
 #[derive(Clone)]
@@ -80,6 +82,8 @@ pub struct Hosted {
     typed: Mutex<Keyboard>,
     /// Its named ports, if it is those of its VM.
     ports: Mutex<Ports>,
+    /// If it is a balloon: how many pages its guest is to give, in all. Whoever is inside of it reads that for [`Pending::INPUT`].
+    wanted_pages: AtomicU64,
     /// What its guest does not need of its memory.
     released: Mutex<Released>,
     /// How often it needed memory of a VM that was not mapped.
@@ -189,6 +193,7 @@ impl Hosted {
             alarm: alarm::FIRST_SERVICE + number,
             typed: Mutex::new(Keyboard::default()),
             ports: Mutex::new(Ports::new(spec.port_names())),
+            wanted_pages: AtomicU64::new(0),
             released: Mutex::new(Released::default()),
             touches: AtomicU64::new(0),
             printed: AtomicU64::new(0),
@@ -261,6 +266,13 @@ impl Hosted {
         if self.members.iter().any(Member::is_running) {
             self.want(Pending::INPUT);
         }
+    }
+
+    /// Its guest, which runs, is to give so many bytes, in all.
+    pub fn inflate(&self, bytes: u64) {
+        // Relaxed: what is wanted below is released, and taken before this is read.
+        self.wanted_pages.store(bytes / PAGE, Ordering::Relaxed);
+        self.want(Pending::INPUT);
     }
 
     /// Takes what was typed into the VM's console. Who sends more than there is room for loses it.
@@ -357,6 +369,7 @@ impl Hosted {
             self.line.lock().clear();
             self.typed.lock().begin();
             self.ports.lock().begin(vm.lifecycle.boots() + 1);
+            self.wanted_pages.store(0, Ordering::Relaxed);
             self.released.lock().clear();
         }
         if let Some(service) = self.service.get() {

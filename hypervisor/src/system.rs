@@ -265,6 +265,7 @@ impl Receiver for System {
                 self.report_memory();
                 Outcome::Accepted
             }
+            Command::Balloon { vm, bytes } => self.with(vm, |guest| guest.ask_for_memory(bytes)),
             Command::KillService { service } => match self.services.get(usize::from(service)) {
                 None => Outcome::NoSuchService,
                 Some(service) if service.kill() => Outcome::Accepted,

@@ -76,8 +76,9 @@ const ON_ONE: [Entry; 3] = [
 ];
 
 /// The checks of each architecture in the long run.
-const LONG: [Entry; 6] = [
+const LONG: [Entry; 7] = [
     ("peers/others", peers::others),
+    ("peers/disks", peers::disks),
     ("linux/work", |layout, qemu, isa| in_linux(layout, qemu, isa, work::usual)),
     ("linux/work-others", |layout, qemu, isa| in_linux(layout, qemu, isa, work::others)),
     ("bench/statistics-all", |layout, qemu, isa| benching::all_statistics(layout, qemu, isa).into()),
@@ -87,8 +88,8 @@ const LONG: [Entry; 6] = [
 
 /// The checks of one architecture alone in the long run.
 const LONG_OF_ONE: [(Isa, Entry); 5] = [
-    (Isa::Arm64, ("peers/disks", peers::disks)),
     (Isa::Arm64, ("peers/networks", peers::networks)),
+    (Isa::Power64, ("peers/networks", peers::networks)),
     // Processor time, which is no count: what else the computer does shows in it.
     (Isa::Arm64, ("meter/slowdown", |layout, qemu, _| metering::slowdown(layout, qemu).into())),
     (

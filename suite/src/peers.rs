@@ -68,7 +68,7 @@ pub fn networks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
 }
 
 fn devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Verdict {
-    let fetched = peers::linux(layout, isa).and_then(|_| difference::fetch(layout));
+    let fetched = peers::linux(layout, isa).and_then(|_| difference::fetch(layout, isa));
     match fetched {
         Err(failure) => Verdict::Skipped(failure.to_string()),
         Ok(()) => Verdict::from(compare_devices(layout, qemu, isa, names)),
@@ -78,7 +78,7 @@ fn devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Verdict {
 fn compare_devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Result<()> {
     let recorded = Recorded::load(layout)?;
     let rows = rows::of(isa).iter().filter(|row| names.contains(&row.name));
-    let jobs: Vec<Job> = rows.map(|row| Job::new(Subject::KvmVhe, row)).collect();
+    let jobs: Vec<Job> = rows.map(|row| Job::new(with_devices(isa), row)).collect();
     let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(difference::LIMIT).measure(&jobs);
     let mut wrong = Vec::new();
     for (job, result) in jobs.iter().zip(results) {
@@ -94,6 +94,15 @@ fn compare_devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Re
         false => {
             Err(Failure::failed("KVM's devices do not cost what was recorded").details(wrong.join("\n")))
         }
+    }
+}
+
+/// The subject whose devices are measured.
+fn with_devices(isa: Isa) -> Subject {
+    match isa {
+        Isa::Arm64 => Subject::KvmVhe,
+        Isa::X86_64 => Subject::KvmSvm,
+        Isa::Power64 => Subject::KvmHv,
     }
 }
 
@@ -261,10 +270,14 @@ mod tests {
     #[test]
     fn rows_of_devices_exist_and_are_recorded() {
         let recorded = Recorded::load(&Layout::find().unwrap()).unwrap();
-        for name in DISK_ROWS.into_iter().chain(NETWORK_ROWS) {
-            let row = ROWS.iter().find(|row| row.name == name).unwrap();
-            assert!(difference::has(Subject::KvmVhe, row), "{name}");
-            assert!(recorded.instructions(Subject::KvmVhe, name).is_some(), "{name}");
+        for isa in Isa::ALL {
+            for name in DISK_ROWS.into_iter().chain(NETWORK_ROWS) {
+                let row = rows::of(isa).iter().find(|row| row.name == name).unwrap();
+                let subject = with_devices(isa);
+                let is_measured = difference::has(subject, row);
+                assert_eq!(is_measured, isa != Isa::X86_64 || DISK_ROWS.contains(&name), "{name} on {isa}");
+                assert!(!is_measured || recorded.instructions(subject, name).is_some(), "{name} on {isa}");
+            }
         }
     }
 }

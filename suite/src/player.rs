@@ -6,7 +6,6 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use turnstile::failure::Result;
-use turnstile::memory::{Memory, Pool};
 use turnstile::session::{self, Heard, Notice, PortOf};
 use turnstile::top::collector::Collector;
 
@@ -320,10 +319,8 @@ impl<'a> Player<'a> {
             }
             Heard::Paused { vm } => record.pauses.push((*vm, None)),
             Heard::Resumed { vm, microseconds } => record.pauses.push((*vm, Some(*microseconds))),
-            Heard::Memory { vm, bytes, limit, waits } => {
-                record.memory.push((*vm, Memory { bytes: *bytes, limit: *limit, waits: *waits }));
-            }
-            Heard::Pool { bytes, free } => record.pools.push(Pool { bytes: *bytes, free: *free }),
+            Heard::Memory { vm, memory } => record.memory.push((*vm, *memory)),
+            Heard::Pool(pool) => record.pools.push(*pool),
             Heard::Reply { command, outcome } => record.answers.push((*command, *outcome)),
             Heard::Crashed { text, .. } => record.crashes.push(text.clone()),
             Heard::Fault { text } => record.fault = Some(text.clone()),

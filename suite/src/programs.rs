@@ -3,8 +3,7 @@
 //! their state is lost or another VM's, and that what is typed comes back.
 
 use turnstile::isa::Isa;
-use turnstile::memory::{Memory, Pool};
-use turnstile_link::{Command, StopReason};
+use turnstile_link::{Command, Memory, Outcome, Pool, StopReason};
 
 use super::scenario::{Ending, Record, Scenario, Step, guest};
 
@@ -43,15 +42,18 @@ const READINGS: usize = 3;
 
 /// Two guests that reset themselves again and again and want more memory from a pool than it has: one waits for what the other gives back
 /// when it ends. Each finds zeroes in all of its memory, whatever the other has left there. One that waits can be stopped, and the other
-/// goes on with all that it had. How much that is the hypervisor says whenever it is asked.
+/// goes on with all that it had. None has a balloon, which whoever asks is told. How much that is the hypervisor says whenever it is asked.
 pub fn restarts_from_pool(isa: Isa, memory: &str, pool: &str) -> Scenario {
     // More lives than the pool has blocks: one that is lost in each is missed.
     const RESTARTS: u32 = 20;
+    const ASK: Command = Command::Balloon { vm: 0, bytes: 2 << 20 };
     let vm = |name| guest(name, "restart", memory, "mapping = \"from-pool\"");
     let config = format!("{}{}[pool]\nsize = \"{pool}\"\n", vm("first"), vm("second"));
     let mut steps = vec![
         Step::Started(0, 1),
         Step::Started(1, 1),
+        Step::Tell(ASK),
+        Step::Answered(ASK, Outcome::NoBalloon),
         // One has nothing more to get by then, or both.
         Step::Wait(300),
         Step::Tell(Command::Memory),

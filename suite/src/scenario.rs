@@ -5,10 +5,9 @@ use std::path::Path;
 
 use turnstile::failure::Result;
 use turnstile::isa::Isa;
-use turnstile::memory::{Memory, Pool};
 use turnstile::qemu::Boot;
 use turnstile::top::reading::Reading;
-use turnstile_link::{Command, Outcome, StopReason};
+use turnstile_link::{Command, Memory, Outcome, Pool, StopReason};
 
 /// Judges a whole run; the error is the sentence for the report.
 pub type Judge = fn(&Record) -> std::result::Result<(), String>;

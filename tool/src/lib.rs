@@ -26,7 +26,7 @@ pub mod isa;
 pub mod layout;
 mod log;
 pub mod machine;
-pub mod memory;
+mod memory;
 pub mod meter;
 mod metrics;
 mod ports;
@@ -57,6 +57,7 @@ pub fn execute(cli: &Cli) -> Result<()> {
         Commands::Stop(options) => control::power::stop(&layout, options),
         Commands::Restart(options) => control::power::restart(&layout, options),
         Commands::KillService(options) => control::power::kill_service(&layout, options),
+        Commands::Balloon(options) => control::power::balloon(&layout, options),
         Commands::Pause(options) => control::power::pause(&layout, options),
         Commands::Resume(options) => control::power::resume(&layout, options),
         Commands::Console(options) => console::console(&layout, options),

@@ -9,13 +9,11 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_paging::{BLOCK, Blocks, Format};
+use turnstile_pool::BATCH;
 pub use turnstile_pool::Pool;
 
 use crate::demand::{self, Clear, Touch, block};
 pub use crate::share::{Share, Taken};
-
-/// Blocks that are given back at once: TLBs are told once for all of them.
-const BATCH: u64 = 64;
 
 /// Why there is no address of a VM's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +42,15 @@ pub fn parts(address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
         next = block(start).saturating_add(BLOCK).min(end);
         (start < next).then(|| (start, next - start))
     })
+}
+
+/// Guest physical addresses of blocks.
+type Batch = heapless::Vec<u64, BATCH>;
+
+/// The addresses of the whole blocks in a part.
+fn whole(part: Range<u64>) -> impl Iterator<Item = u64> {
+    let first = part.start.checked_next_multiple_of(BLOCK).unwrap_or(part.end);
+    (first..block(part.end)).step_by(BLOCK as usize)
 }
 
 impl<F: Format> Pooled<F> {
@@ -162,39 +169,36 @@ impl<F: Format> Pooled<F> {
         self.pin_of(address).is_none_or(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// Gives whole blocks back to the pool, but those that are pinned, or not mapped. `invalidate` makes all CPUs forget the translations of the
-    /// VM, or not use them any more; nobody has these blocks before that. Returns how many have gone.
+    /// Gives the whole blocks of these parts back to the pool, but those that are pinned, or not mapped. `invalidate` makes all CPUs forget the
+    /// translations of the VM, or not use them any more; nobody has these blocks before that. Returns how many have gone.
     ///
     /// # Safety
     /// As for [`Pooled::touch`]. No vCPU of the VM is in its guest or in an exit, nor is a service that reaches its memory, and none has
     /// translations of these blocks.
     pub unsafe fn give_back<C: Clear>(
         &self,
-        blocks: Range<u64>,
+        parts: impl Iterator<Item = Range<u64>>,
         attributes: F::Attributes,
         invalidate: impl Fn(),
     ) -> u64 {
-        let (mut next, mut given) = (blocks.start.next_multiple_of(BLOCK), 0);
-        while next < block(blocks.end) {
-            let count = ((block(blocks.end) - next) / BLOCK).min(BATCH);
-            let addresses = (0..count).map(|index| (index, next + index * BLOCK));
-            let mut taken = 0_u64;
-            for (index, address) in addresses.clone().filter(|(_, address)| !self.is_pinned(*address)) {
-                // SAFETY: the caller's promise.
-                let host = unsafe { demand::take_away::<F, C>(&self.blocks, address, attributes) };
-                taken |= u64::from(host.is_some()) << index;
+        // SAFETY: the caller's promise.
+        let take_away = |address: &u64| unsafe {
+            demand::take_away::<F, C>(&self.blocks, *address, attributes).is_some()
+        };
+        let mut taken = parts.flat_map(whole).filter(|address| !self.is_pinned(*address)).filter(take_away);
+        let mut given = 0;
+        loop {
+            let batch: Batch = taken.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return given;
             }
-            if taken != 0 {
-                // Before anybody else gets one of them.
-                invalidate();
-            }
-            for (_, address) in addresses.filter(|(index, _)| taken >> index & 1 != 0) {
+            // Before anybody else gets one of them.
+            invalidate();
+            for address in batch {
                 // SAFETY: as above.
                 given += u64::from(unsafe { self.give::<C>(address, attributes) });
             }
-            next += count * BLOCK;
         }
-        given
     }
 
     /// Gives the block that contains `address` to the pool, if there is one. Nobody reaches it any more.
@@ -237,6 +241,7 @@ impl<F: Format> Pooled<F> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::{iter, slice};
 
     use turnstile_paging::{Nested, NestedAttributes, PageTable, PhysAddr};
 
@@ -294,9 +299,12 @@ mod tests {
         }
 
         fn give_back(&self, blocks: Range<u64>, invalidate: impl Fn()) -> u64 {
-            let blocks = blocks.start * BLOCK..blocks.end * BLOCK;
+            self.give_back_parts(slice::from_ref(&(blocks.start * BLOCK..blocks.end * BLOCK)), invalidate)
+        }
+
+        fn give_back_parts(&self, parts: &[Range<u64>], invalidate: impl Fn()) -> u64 {
             // SAFETY: nobody uses the tables of the test.
-            unsafe { self.pooled.give_back::<Nothing>(blocks, RAM, invalidate) }
+            unsafe { self.pooled.give_back::<Nothing>(parts.iter().cloned(), RAM, invalidate) }
         }
     }
 
@@ -380,7 +388,7 @@ mod tests {
             // SAFETY: nobody uses the tables of the test.
             unsafe {
                 match gives_back {
-                    true => _ = machine.pooled.give_back::<Watching>(0..BLOCK, RAM, || ()),
+                    true => _ = machine.pooled.give_back::<Watching>(iter::once(0..BLOCK), RAM, || ()),
                     false => machine.pooled.release::<Watching>(0..BLOCK, RAM, false),
                 }
             }
@@ -416,9 +424,27 @@ mod tests {
         for number in 0..3 {
             machine.host(number * BLOCK, 1).unwrap();
         }
-        // SAFETY: as above.
-        let given = unsafe { machine.pooled.give_back::<Nothing>(1..3 * BLOCK - 1, RAM, || ()) };
+        let given = machine.give_back_parts(slice::from_ref(&(1..3 * BLOCK - 1)), || ());
         assert_eq!((given, [0, 1, 2].map(|number| machine.is_mapped(number))), (1, [true, false, true]));
+        let none =
+            [BLOCK..BLOCK, Range { start: 2 * BLOCK, end: BLOCK }, 1..BLOCK + 1, u64::MAX - 1..u64::MAX];
+        assert_eq!(machine.give_back_parts(&none, || panic!("nothing has gone")), 0);
+    }
+
+    #[test]
+    fn tlbs_are_told_once_of_all_parts() {
+        let machine = machine(8);
+        for number in [0, 1, 4, 5, 7] {
+            machine.host(number * BLOCK, 1).unwrap();
+        }
+        let calls = Cell::new(0);
+        let parts = [7 * BLOCK..8 * BLOCK, 0..2 * BLOCK, BLOCK..2 * BLOCK, 4 * BLOCK..7 * BLOCK];
+        let given = machine.give_back_parts(&parts, || {
+            calls.set(calls.get() + 1);
+            assert!((0..8).all(|number| !machine.is_mapped(number)), "all of them are out by then");
+            assert_eq!((machine.pool.free(), machine.taken()), (3, 5), "and nobody has one");
+        });
+        assert_eq!((given, calls.get(), machine.pool.free()), (5, 1, 8));
     }
 
     #[test]

@@ -10,6 +10,8 @@
 //!
 //! A service is alone with one VM, or is *shared*: several are its [members](members), which come and go while it runs.
 
+mod beginning;
+mod demand;
 mod device;
 mod inside;
 mod members;
@@ -399,16 +401,11 @@ impl<S: Space> Service<S> {
         if let Some(own) = self.own.as_deref() {
             return self.in_turn(own, act);
         }
-        while !self.gate.enter() {
-            relax();
-        }
-        let done = act();
-        while let Some(pending) = self.gate.leave() {
+        self.keep_shut(act, |pending| {
             // The VM runs: what has come meanwhile is not lost.
             self.wanted.add(pending);
             self.outside.call(members | owners(pending));
-        }
-        done
+        })
     }
 
     /// Takes away what of these blocks is in a window, for who is inside.
@@ -429,14 +426,21 @@ impl<S: Space> Service<S> {
         if let Some(own) = self.own.as_deref() {
             return self.between(own, act);
         }
+        self.keep_shut(act, |pending| {
+            if self.is_shared {
+                self.wanted.add(pending);
+            }
+        })
+    }
+
+    /// Does something inside, once nobody else is, and hands what has come meanwhile to `others`.
+    fn keep_shut<T>(&self, act: impl FnOnce() -> T, others: impl Fn(Pending)) -> T {
         while !self.gate.enter() {
             relax();
         }
         let done = act();
         while let Some(pending) = self.gate.leave() {
-            if self.is_shared {
-                self.wanted.add(pending);
-            }
+            others(pending);
         }
         done
     }

@@ -6,6 +6,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod collected;
+
+pub use collected::{BLOCK, Collected};
+
 use turnstile_virtio::config::Balloon;
 use turnstile_virtio::device::{Cursor, Queue, Turn};
 use turnstile_virtio::features::Features;
@@ -23,22 +27,27 @@ pub const BUFFERS: u32 = 64;
 pub const FEATURES: Features = Features::INDIRECT_DESC
     .union(Features::EVENT_IDX)
     .union(Features::RING_RESET)
+    .union(Balloon::MUST_TELL_HOST)
     .union(Balloon::DEFLATE_ON_OOM)
     .union(Balloon::PAGE_POISON)
     .union(Balloon::PAGE_REPORTING);
 
-/// The memory of the guest, as whoever maps it sees it.
+/// The memory of the guest, as whoever maps it sees it. Addresses and lengths are those of whole pages.
 pub trait Pages {
-    /// The guest does not need these bytes, which are whole pages of its memory. What they hold is lost; once they are touched, they are
-    /// memory again, filled with zeroes.
-    fn release(&mut self, address: u64, length: u64);
+    /// These bytes are free. What they hold is lost; once the guest touches them, they are memory again, filled with zeroes. It does not say so
+    /// before.
+    fn report(&mut self, address: u64, length: u64);
 
-    /// Says whether all that was released is gone, or will stay. The driver may use it as soon as its request is completed, so that
+    /// The guest has given these bytes away. What they hold is lost. It says so before it uses them again, if that was agreed on
+    /// ([`Balloon::MUST_TELL_HOST`]); then they are as those that it has reported.
+    fn inflate(&mut self, address: u64, length: u64);
+
+    /// The guest uses these again that it had given away.
+    fn deflate(&mut self, address: u64, length: u64);
+
+    /// Says whether all that was reported or given is gone, or will stay. The driver may use it as soon as its request is completed, so that
     /// waits for this.
     fn is_settled(&mut self) -> bool;
-
-    /// The guest will use these again.
-    fn reclaim(&mut self, address: u64, length: u64);
 }
 
 /// What the pages of a queue are.
@@ -59,7 +68,7 @@ pub struct Balloons {
     ring: Queue,
     /// The request that has begun.
     current: Option<Cursor>,
-    /// All of that was released, but not all of it is gone.
+    /// All of that was told, but not all of it is gone.
     waits: bool,
     /// An interrupt that an earlier life may owe.
     owed: bool,
@@ -148,8 +157,8 @@ impl Balloons {
             let (address, length) = (first * PAGE, count * PAGE);
             match self.kind {
                 _ if count == 0 => {}
-                Kind::Inflate => pages.release(address, length),
-                _ => pages.reclaim(address, length),
+                Kind::Inflate => pages.inflate(address, length),
+                _ => pages.deflate(address, length),
             }
         };
         let (numbers, _) = numbers.get(..length).unwrap_or_default().as_chunks::<4>();
@@ -182,7 +191,7 @@ fn report<M: Memory, P: Pages>(
     let end = buffer.address.saturating_add(buffer.length.into()) / PAGE * PAGE;
     // Pages that come back are zero, so those that must keep another value stay (section 5.5.6.7.1).
     if first < end && poison == 0 {
-        pages.release(first, end - first);
+        pages.report(first, end - first);
     }
     Ok(false)
 }

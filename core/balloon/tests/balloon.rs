@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use turnstile_balloon::{Balloons, Kind, PAGE, Pages};
+use turnstile_balloon::{BLOCK, Balloons, Collected, Kind, PAGE, Pages};
 use turnstile_rig::{Fuse, Guest, Ram, Random, Request, Ring};
 use turnstile_virtio::ring::Options;
 
@@ -15,7 +15,11 @@ const OPTIONS: Options = Options { indirect: true, event_idx: true };
 struct Gone(BTreeSet<u64>, u64, u64);
 
 impl Pages for Gone {
-    fn release(&mut self, address: u64, length: u64) {
+    fn report(&mut self, address: u64, length: u64) {
+        self.inflate(address, length);
+    }
+
+    fn inflate(&mut self, address: u64, length: u64) {
         assert!(address.is_multiple_of(PAGE) && length.is_multiple_of(PAGE) && length != 0);
         self.1 += 1;
         self.0.extend((address..address + length).step_by(PAGE as usize));
@@ -27,7 +31,7 @@ impl Pages for Gone {
         left.is_none()
     }
 
-    fn reclaim(&mut self, address: u64, length: u64) {
+    fn deflate(&mut self, address: u64, length: u64) {
         assert!(address.is_multiple_of(PAGE) && length.is_multiple_of(PAGE) && length != 0);
         (address..address + length).step_by(PAGE as usize).for_each(|page| {
             self.0.remove(&page);
@@ -85,6 +89,45 @@ proptest! {
         }
     }
 
+    /// Over blocks that come to places of others: a block is whole when, and as often as, all of it was given and nothing of it taken back; and one
+    /// that is told to be whole is.
+    #[test]
+    fn what_is_given_page_by_page_is_whole_blocks(seed in 1u64..) {
+        let random = &mut Random(seed);
+        let mut collected = Collected::<2>::new();
+        // What each place knows: the block, and which pages of it.
+        let mut places = [(0, BTreeSet::new()), (0, BTreeSet::new())];
+        for _ in 0..60 {
+            let block = 5 + random.below(3);
+            let first = [0, random.below(513)][random.below(2) as usize];
+            let count = [512 - first, random.below(513)][random.below(2) as usize].min(512 - first);
+            let address = block * BLOCK + first * PAGE;
+            let (number, pages) = &mut places[(block % 2) as usize];
+            match random.below(20) {
+                0 => {
+                    collected.clear();
+                    places.iter_mut().for_each(|(_, pages)| pages.clear());
+                }
+                1..5 => {
+                    collected.take_back(address, count * PAGE);
+                    if *number == block {
+                        pages.retain(|page| !(first..first + count).contains(page));
+                    }
+                }
+                _ => {
+                    if *number != block && count != 0 {
+                        (*number, *pages) = (block, BTreeSet::new());
+                    }
+                    pages.extend(first..first + count);
+                    let mut whole = Vec::new();
+                    collected.give(address, count * PAGE, |block| whole.push(block));
+                    let is_whole = count != 0 && pages.len() == 512;
+                    prop_assert_eq!(whole, if is_whole { vec![block * BLOCK] } else { Vec::new() });
+                }
+            }
+        }
+    }
+
     #[test]
     fn hostile_rings_are_answered(seed in 1u64..) {
         let random = &mut Random(seed);
@@ -124,7 +167,24 @@ fn pages_that_lie_together_are_one_range() {
 }
 
 #[test]
-fn whole_pages_that_are_free_are_released() {
+fn a_range_over_several_blocks_is_each_of_them() {
+    let mut collected = Collected::<4>::new();
+    let mut give = |address, length| {
+        let mut whole = Vec::new();
+        collected.give(address, length, |block| whole.push(block / BLOCK));
+        whole
+    };
+    assert_eq!(give(8 * BLOCK - PAGE, BLOCK + 2 * PAGE), [8]);
+    assert_eq!(give(7 * BLOCK, BLOCK - 2 * PAGE), []);
+    assert_eq!(give(8 * BLOCK - 2 * PAGE, PAGE), [7]);
+    assert_eq!(give(9 * BLOCK + PAGE, BLOCK - PAGE), [9]);
+    assert_eq!(give(9 * BLOCK, PAGE), [9], "what comes again is told again");
+    assert_eq!(give(u64::MAX - PAGE, u64::MAX), []);
+    assert_eq!(give(0, 0), []);
+}
+
+#[test]
+fn whole_pages_that_are_free_are_told() {
     let ram = Ram::new(0x20_0000, Fuse::default());
     let ring = Ring::new(&ram, Ram::BASE, 8, OPTIONS);
     let at = Ram::BASE + 0x10_0000;
@@ -158,7 +218,7 @@ fn a_report_is_completed_when_its_pages_are_gone() {
     for ranges in [1, 1] {
         let turn = queue.serve(&ram, &mut gone, 0, 100).unwrap();
         assert!(queue.waits() && !turn.again && !turn.interrupt);
-        assert_eq!((gone.1, ring.used(&ram)), (ranges, 0), "released once, and not completed");
+        assert_eq!((gone.1, ring.used(&ram)), (ranges, 0), "told once, and not completed");
     }
     queue = Balloons::resume(Kind::Report, &ram, ring.layout, OPTIONS).unwrap();
     assert!(!queue.serve(&ram, &mut gone, 0, 100).unwrap().again);

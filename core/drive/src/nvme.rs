@@ -45,8 +45,12 @@ pub struct Nvme {
 }
 
 impl Nvme {
-    fn geometry(&self) -> Result<&Geometry, Refusal> {
-        self.geometry.as_ref().ok_or(Refusal::Unsupported)
+    /// What the disk is, if it is ready and takes a command with this tag now.
+    #[inline(always)] // On the path of every command.
+    fn ready(&self, tag: u16) -> Result<&Geometry, Refusal> {
+        let geometry = self.geometry.as_ref().ok_or(Refusal::Unsupported)?;
+        self.tags.check(tag, geometry.depth)?;
+        Ok(geometry)
     }
 
     /// There is a controller.
@@ -137,8 +141,7 @@ impl Drive for Nvme {
         address: u64,
         length: u32,
     ) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         let (blocks, pages) = self.bytes(bus, tag, geometry, (sector, address, length))?;
         self.submit(bus, tag, Command::read(self.start.namespace().number, blocks, pages))
     }
@@ -151,8 +154,7 @@ impl Drive for Nvme {
         address: u64,
         length: u32,
     ) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         if !geometry.writable {
             return Err(Refusal::Unsupported);
         }
@@ -168,8 +170,7 @@ impl Drive for Nvme {
         sector: u64,
         segments: &[Segment],
     ) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         let length = geometry.check_segments(direction, sector, segments)?;
         let pages = Pages::new(bus.memory(), segments, self.list(tag))?;
         let (namespace, blocks) = (self.start.namespace().number, blocks(geometry, sector, length / SECTOR));
@@ -181,8 +182,7 @@ impl Drive for Nvme {
     }
 
     fn flush<B: Bus>(&mut self, bus: &B, tag: u16) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         match geometry.cache {
             true => self.submit(bus, tag, Command::flush(self.start.namespace().number)),
             false => Err(Refusal::Unsupported),
@@ -190,8 +190,7 @@ impl Drive for Nvme {
     }
 
     fn discard<B: Bus>(&mut self, bus: &B, tag: u16, sector: u64, sectors: u32) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         geometry.check_most(sector, sectors, geometry.most_discarded)?;
         let (at, range) = (self.list(tag), blocks(geometry, sector, sectors).to_range());
         bus.memory().write(at, &range)?;
@@ -206,8 +205,7 @@ impl Drive for Nvme {
         sectors: u32,
         may_discard: bool,
     ) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         geometry.check_most(sector, sectors, geometry.most_zeroed)?;
         let namespace = self.start.namespace();
         let deallocate = may_discard && namespace.discards_to_zero;

@@ -87,8 +87,12 @@ impl Virtio {
         self.device.as_ref().ok_or(Failure::Unknown)
     }
 
-    fn geometry(&self) -> Result<Geometry, Refusal> {
-        self.geometry.ok_or(Refusal::Unsupported)
+    /// What the disk is, if it is ready and takes a command with this tag now.
+    #[inline(always)] // On the path of every command.
+    fn ready(&self, tag: u16) -> Result<&Geometry, Refusal> {
+        let geometry = self.geometry.as_ref().ok_or(Refusal::Unsupported)?;
+        self.tags.check(tag, geometry.depth)?;
+        Ok(geometry)
     }
 
     fn start<B: Bus>(&mut self, bus: &B, device: &Device, at: u64) -> Result<Geometry, Failure> {
@@ -258,8 +262,7 @@ impl Drive for Virtio {
         address: u64,
         length: u32,
     ) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         geometry.check_bytes(bus.memory(), sector, address, length)?;
         let data = &[Segment { address, length }];
         self.submit(bus, tag, Request { kind: BlockRequest::IN, sector, data, writable: true })
@@ -273,8 +276,7 @@ impl Drive for Virtio {
         address: u64,
         length: u32,
     ) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         if !geometry.writable {
             return Err(Refusal::Unsupported);
         }
@@ -291,8 +293,7 @@ impl Drive for Virtio {
         sector: u64,
         segments: &[Segment],
     ) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         geometry.check_segments(direction, sector, segments)?;
         if segments.len() > self.most_segments {
             return Err(Refusal::Memory);
@@ -305,8 +306,7 @@ impl Drive for Virtio {
     }
 
     fn flush<B: Bus>(&mut self, bus: &B, tag: u16) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         match geometry.cache {
             true => {
                 let flush = Request { kind: BlockRequest::FLUSH, sector: 0, data: &[], writable: false };
@@ -317,8 +317,7 @@ impl Drive for Virtio {
     }
 
     fn discard<B: Bus>(&mut self, bus: &B, tag: u16, sector: u64, sectors: u32) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         geometry.check_most(sector, sectors, geometry.most_discarded)?;
         self.submit_range(bus, tag, BlockRequest::DISCARD, BlockRange { sector, sectors, flags: 0 })
     }
@@ -331,8 +330,7 @@ impl Drive for Virtio {
         sectors: u32,
         may_discard: bool,
     ) -> Result<(), Refusal> {
-        let geometry = self.geometry()?;
-        self.tags.check(tag, geometry.depth)?;
+        let geometry = self.ready(tag)?;
         geometry.check_most(sector, sectors, geometry.most_zeroed)?;
         let flags = u32::from(may_discard && self.may_discard);
         self.submit_range(bus, tag, BlockRequest::WRITE_ZEROES, BlockRange { sector, sectors, flags })

@@ -26,11 +26,12 @@ pub use decode::{Decoder, Direction, DownLink, Item, UpLink};
 pub use encode::{EncodeError, encode, send};
 pub use mark::{marked_version, version_of};
 pub use message::{
-    Command, Down, Event, Events, Exits, Message, Outcome, Statistics, StopReason, Up, VmState, clip,
+    Command, Down, Event, Events, Exits, Memory, Message, Outcome, Pool, Statistics, StopReason, Up, VmState,
+    clip,
 };
 
 /// The version of the messages, in [`Up::Hello`]: it changes when any message changes.
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;
 /// The most bytes of a message, before checksum and stuffing.
 pub const MAX_PAYLOAD: usize = 256;
 /// The most bytes of [`Up::Console`], [`Down::Input`] and the bytes of a port in one frame.

@@ -136,20 +136,31 @@ pub enum Up<'a> {
     Memory {
         /// The VM.
         vm: u8,
-        /// How many bytes it has now.
-        bytes: u64,
-        /// How many it has at most.
-        limit: u64,
-        /// Whether it runs, and the pool had nothing when it wanted more last.
-        waits: bool,
+        /// Its memory.
+        memory: Memory,
     },
     /// How much memory of the machine's pool is free, after the last [`Up::Memory`]. Each figure is read by itself, while the VMs go on.
-    Pool {
-        /// How many bytes the pool has.
-        bytes: u64,
-        /// How many of them no VM has.
-        free: u64,
-    },
+    Pool(Pool),
+}
+
+/// How much memory a VM has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// How many bytes it has now.
+    pub bytes: u64,
+    /// How many it has at most.
+    pub limit: u64,
+    /// Whether it runs, and the pool had nothing when it wanted more last.
+    pub waits: bool,
+}
+
+/// How much memory of the machine's pool is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// How many bytes the pool has.
+    pub bytes: u64,
+    /// How many of them no VM has.
+    pub free: u64,
 }
 
 /// The beginning of a vCPU's statistics.
@@ -268,6 +279,8 @@ pub enum Outcome {
     NotKept,
     /// There is no such service.
     NoSuchService,
+    /// The VM has no balloon.
+    NoBalloon,
 }
 
 /// From the tool to the hypervisor.
@@ -370,6 +383,13 @@ pub enum Command {
     },
     /// Send how much memory the VMs have: [`Up::Memory`] for each, [`Up::Pool`], then [`Up::Reply`].
     Memory,
+    /// Ask the VM's guest, through its balloon, to make do with so much of its memory, until it is asked for something else or its life ends.
+    Balloon {
+        /// The VM.
+        vm: u8,
+        /// How many bytes it is to keep. All that it may have, or more: the balloon is to be empty.
+        bytes: u64,
+    },
 }
 
 /// Shortens a text to [`MAX_TEXT`] bytes, at the end of a character.

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use turnstile_link::{
     Command, Decoder, Down, DownLink, EncodeError, Event, Events, Exits, Item, MAX_BUCKETS, MAX_BYTES,
-    MAX_FRAME, MAX_TEXT, Outcome, RESYNC, START, Statistics, StopReason, Up, UpLink, VmState, clip, encode,
-    send,
+    MAX_FRAME, MAX_TEXT, Memory, Outcome, Pool, RESYNC, START, Statistics, StopReason, Up, UpLink, VmState,
+    clip, encode, send,
 };
 
 /// What a reader handed out, owned.
@@ -79,9 +79,10 @@ fn every_message_up_reads_back() {
         Up::Exits(Exits { vm: 2, vcpu: 63, reason: 11, total: 1 << 40, first: 48, counts: [3; MAX_BUCKETS] }),
         Up::Events(Events { vm: 2, vcpu: 63, first: 16, counts: [1 << 40; MAX_BUCKETS] }),
         Up::Reply { command: Command::Statistics { vm: 2 }, outcome: Outcome::NotKept },
-        Up::Memory { vm: 31, bytes: 2 << 20, limit: 1 << 40, waits: true },
-        Up::Pool { bytes: 1 << 40, free: 0 },
+        Up::Memory { vm: 31, memory: Memory { bytes: 2 << 20, limit: 1 << 40, waits: true } },
+        Up::Pool(Pool { bytes: 1 << 40, free: 0 }),
         Up::Reply { command: Command::Memory, outcome: Outcome::Accepted },
+        Up::Reply { command: Command::Balloon { vm: 31, bytes: u64::MAX }, outcome: Outcome::NoBalloon },
     ];
     for message in messages {
         let mut decoder = Decoder::<UpLink>::new();
@@ -109,6 +110,7 @@ fn every_message_down_reads_back() {
         Down::Command(Command::Poweroff),
         Down::Command(Command::Statistics { vm: 15 }),
         Down::Command(Command::Memory),
+        Down::Command(Command::Balloon { vm: 31, bytes: 1 << 40 }),
     ];
     for message in messages {
         let mut decoder = Decoder::<DownLink>::new();
@@ -147,7 +149,8 @@ fn figures_of_memory_that_cannot_be_are_no_message() {
         let mut decoder = Decoder::<UpLink>::new();
         let (last, rest) = line.split_last().unwrap();
         assert!(rest.iter().all(|byte| decoder.push(*byte).is_none()));
-        let memory = Item::Message(Up::Memory { vm: 3, bytes: 5, limit: 6, waits: true });
+        let memory = Memory { bytes: 5, limit: 6, waits: true };
+        let memory = Item::Message(Up::Memory { vm: 3, memory });
         assert_eq!(decoder.push(*last), is_known.then_some(memory), "{waits}");
         assert_eq!((decoder.unknown(), decoder.damaged()), (u32::from(!is_known), 0));
     }
@@ -172,10 +175,9 @@ fn the_longest_messages_fit_and_longer_ones_are_refused() {
     let exits = Up::Exits(Exits { vm: 255, vcpu: 255, reason: 255, total: u64::MAX, first: 255, counts });
     assert!(encode(&exits, &mut buffer).is_ok());
     assert!(encode(&Up::Events(Events { vm: 255, vcpu: 255, first: 255, counts }), &mut buffer).is_ok());
-    assert!(
-        encode(&Up::Memory { vm: 255, bytes: u64::MAX, limit: u64::MAX, waits: true }, &mut buffer).is_ok()
-    );
-    assert!(encode(&Up::Pool { bytes: u64::MAX, free: u64::MAX }, &mut buffer).is_ok());
+    let memory = Memory { bytes: u64::MAX, limit: u64::MAX, waits: true };
+    assert!(encode(&Up::Memory { vm: 255, memory }, &mut buffer).is_ok());
+    assert!(encode(&Up::Pool(Pool { bytes: u64::MAX, free: u64::MAX }), &mut buffer).is_ok());
     let (boots, ticks, frequency) = (u32::MAX, u64::MAX, u64::MAX);
     assert!(
         encode(&Up::Statistics(Statistics { vm: 255, vcpu: 255, boots, ticks, frequency }), &mut buffer)
@@ -324,8 +326,9 @@ fn line(pieces: &[Piece]) -> (Vec<u8>, Vec<Seen>) {
                 expected.push(Seen::Frame(frame(&exits)));
             }
             Piece::Memory(vm, bytes, more) => {
-                let memory = Up::Memory { vm: *vm, bytes: *bytes, limit: *more, waits: vm & 1 != 0 };
-                for frame in [frame(&memory), frame(&Up::Pool { bytes: *bytes, free: *more })] {
+                let memory = Memory { bytes: *bytes, limit: *more, waits: vm & 1 != 0 };
+                let pool = Pool { bytes: *bytes, free: *more };
+                for frame in [frame(&Up::Memory { vm: *vm, memory }), frame(&Up::Pool(pool))] {
                     line.extend(&frame);
                     expected.push(Seen::Frame(frame));
                 }

@@ -23,7 +23,7 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 }
 
-pub use released::{Parts, Released};
+pub use released::{BATCH, Parts, Released};
 use sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// Blocks whose bits are in a word.

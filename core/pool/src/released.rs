@@ -3,6 +3,9 @@
 
 use core::ops::Range;
 
+/// How many blocks go back at once, so that TLBs are told once for all of them.
+pub const BATCH: usize = 64;
+
 /// How many parts may be named at once. Linux reports up to 32.
 const PARTS: usize = 32;
 

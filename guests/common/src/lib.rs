@@ -32,6 +32,7 @@ pub mod network;
 pub mod options;
 pub mod pci;
 pub mod random;
+pub mod reporter;
 pub mod restart;
 pub mod service;
 pub mod share;
@@ -39,6 +40,7 @@ mod sized;
 #[expect(unsafe_code, reason = "memory that is used behind the compiler's back")]
 pub mod stack;
 pub mod state;
+pub mod terminal;
 pub mod test;
 pub mod touch;
 pub mod trap;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Device accesses of a size that is known when they are made.
 
-/// Makes the two functions `read` and `write`, whose sizes are in bytes (1, 2, 4; else 8), of those that a module of device accesses has for
-/// each size.
+/// Makes the functions `read` and `write`, whose sizes are in bytes (1, 2, 4; else 8), of those that a module of device accesses has for
+/// each size, and `touch`, which writes 8 bytes.
 #[macro_export]
 macro_rules! accesses_by_size {
     ($mmio:ident) => {
@@ -22,6 +22,11 @@ macro_rules! accesses_by_size {
                 4 => $mmio::write32(address, value as u32),
                 _ => $mmio::write64(address, value),
             }
+        }
+
+        #[inline(never)] // Its place says what is done there.
+        fn touch(address: u64) {
+            $mmio::write64(address, 0);
         }
     };
 }

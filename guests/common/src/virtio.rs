@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The driver's side of a virtio function behind PCI (virtio 1.2, section 4.1). What it writes need not make sense.
+//! The driver's side of a virtio device behind PCI or MMIO (virtio 1.2, sections 4.1 and 4.2). What it writes need not make sense.
 
 pub mod attacks;
 mod machine;
 pub mod ring;
+#[cfg(test)]
+pub mod silent;
 
 pub use machine::{FIRST, Machine, THIRD};
 
@@ -18,22 +20,59 @@ pub const NO_VECTOR: u16 = 0xffff;
 /// How long a device may take to answer, in microseconds.
 pub const PATIENCE: u64 = 5_000_000;
 
-/// Offsets of the common configuration (section 4.1.4.3).
-mod common {
-    pub const DEVICE_FEATURE_SELECT: u64 = 0x00;
-    pub const DEVICE_FEATURE: u64 = 0x04;
-    pub const DRIVER_FEATURE_SELECT: u64 = 0x08;
-    pub const DRIVER_FEATURE: u64 = 0x0c;
-    pub const STATUS: u64 = 0x14;
-    pub const QUEUE_SELECT: u64 = 0x16;
-    pub const QUEUE_SIZE: u64 = 0x18;
-    pub const QUEUE_VECTOR: u64 = 0x1a;
-    pub const QUEUE_ENABLE: u64 = 0x1c;
-    pub const QUEUE_NOTIFY_OFFSET: u64 = 0x1e;
-    pub const QUEUE_DESCRIPTORS: u64 = 0x20;
-    pub const QUEUE_DRIVER: u64 = 0x28;
-    pub const QUEUE_DEVICE: u64 = 0x30;
+/// A register: its offset, and its bytes.
+type Register = (u64, u8);
+
+/// Where the registers are that both transports have.
+struct Registers {
+    device_select: Register,
+    device_features: Register,
+    driver_select: Register,
+    driver_features: Register,
+    status: Register,
+    queue_select: Register,
+    queue_size: Register,
+    queue_enable: Register,
+    /// The lower halves of a queue's three addresses, each of 4 bytes; the upper ones follow.
+    areas: [u64; 3],
 }
+
+/// Those of the common configuration (section 4.1.4.3).
+static PCI: Registers = Registers {
+    device_select: (0x00, 4),
+    device_features: (0x04, 4),
+    driver_select: (0x08, 4),
+    driver_features: (0x0c, 4),
+    status: (0x14, 1),
+    queue_select: (0x16, 2),
+    queue_size: (0x18, 2),
+    queue_enable: (0x1c, 2),
+    areas: [0x20, 0x28, 0x30],
+};
+/// Those that PCI alone has.
+const QUEUE_VECTOR: Register = (0x1a, 2);
+const QUEUE_NOTIFY_OFFSET: Register = (0x1e, 2);
+
+/// Those behind MMIO (section 4.2.2).
+static MMIO: Registers = Registers {
+    device_select: (0x14, 4),
+    device_features: (0x10, 4),
+    driver_select: (0x24, 4),
+    driver_features: (0x20, 4),
+    status: (0x70, 4),
+    queue_select: (0x30, 4),
+    queue_size: (0x38, 4),
+    queue_enable: (0x44, 4),
+    areas: [0x80, 0x90, 0xa0],
+};
+/// Those that MMIO alone has.
+const DEVICE_ID: u64 = 0x08;
+const NOTIFY: u64 = 0x50;
+const INTERRUPT_STATUS: u64 = 0x60;
+const INTERRUPT_ACK: u64 = 0x64;
+const CONFIG: u64 = 0x100;
+/// What a device's type is added to for the identifier of its function.
+const FUNCTION: u16 = 0x1040;
 
 /// Bits of the device's status: acknowledged, driver; these and features chosen; all that, and the driver is ready.
 const BEGUN: u64 = 3;
@@ -45,9 +84,9 @@ const MSIX: u8 = 0x11;
 /// MSI-X's control: enable.
 const ENABLE: u32 = 1 << 15;
 
-/// Where the parts of a function are.
-#[derive(Clone, Copy, Default)]
+/// Where the parts of a device are.
 struct Places {
+    registers: &'static Registers,
     common: u64,
     /// The first doorbell, and how far they are from each other.
     notify: u64,
@@ -58,7 +97,13 @@ struct Places {
     msix: u16,
 }
 
-/// A function.
+impl Places {
+    /// Those of a function about which nothing is known yet.
+    const PCI: Self =
+        Self { registers: &PCI, common: 0, notify: 0, multiplier: 0, config: 0, table: 0, msix: 0 };
+}
+
+/// A function, or a device behind MMIO.
 pub struct Function<'a> {
     /// The machine.
     pub machine: &'a Machine,
@@ -68,12 +113,23 @@ pub struct Function<'a> {
 }
 
 impl<'a> Function<'a> {
+    /// Returns the first device of this type, behind MMIO if the machine has such devices.
+    pub fn find(machine: &'a Machine, kind: u16) -> Option<Self> {
+        let Some(base) = machine.mmio else {
+            let slot = machine.config.find(VENDOR, FUNCTION + kind).next()?;
+            return Some(Self::place(machine, slot, machine.window.base + FIRST));
+        };
+        let (notify, config) = (base + NOTIFY, base + CONFIG);
+        let places = Places { registers: &MMIO, common: base, notify, config, ..Places::PCI };
+        ((machine.read)(base + DEVICE_ID, 4) == kind.into()).then_some(Self { machine, slot: 0, places })
+    }
+
     /// Places the function in a slot from this address on.
     pub fn place(machine: &'a Machine, slot: u8, at: u64) -> Self {
         let bars = machine.config.place_all(slot, at);
         let read = |at, size| (machine.config.read)(slot, at, size);
         let place = |bar: u32, offset: u32| bars.get(bar as usize).map_or(0, |base| base + u64::from(offset));
-        let mut places = Places::default();
+        let mut places = Places::PCI;
         for (id, at) in machine.config.capabilities(slot) {
             let found = place(read(at + 4, 1), read(at + 8, 4));
             match (id, read(at + 3, 1)) {
@@ -90,29 +146,33 @@ impl<'a> Function<'a> {
         Self { machine, slot, places }
     }
 
-    fn common(&self, offset: u64, size: u8) -> u64 {
+    fn is_behind_mmio(&self) -> bool {
+        self.machine.mmio.is_some()
+    }
+
+    fn common(&self, (offset, size): Register) -> u64 {
         (self.machine.read)(self.places.common + offset, size)
     }
 
-    fn set_common(&self, offset: u64, size: u8, value: u64) {
+    fn set_common(&self, (offset, size): Register, value: u64) {
         (self.machine.write)(self.places.common + offset, size, value);
     }
 
     /// The device's status.
     pub fn status(&self) -> u64 {
-        self.common(common::STATUS, 1)
+        self.common(self.places.registers.status)
     }
 
     /// Sets the device's status.
     pub fn set_status(&self, status: u64) {
-        self.set_common(common::STATUS, 1, status);
+        self.set_common(self.places.registers.status, status);
     }
 
     /// Says whether nobody has used the device since it was reset.
     pub fn is_new(&self) -> bool {
         let vector = |offset| (self.machine.read)(self.places.table + offset, 4);
         let enabled = (self.machine.config.read)(self.slot, self.places.msix + 2, 2) & ENABLE;
-        let queue = self.common(common::QUEUE_ENABLE, 2) | self.common(common::QUEUE_DESCRIPTORS, 4);
+        let queue = self.common(PCI.queue_enable) | self.common((PCI.areas[0], 4));
         self.status() == 0 && queue == 0 && enabled == 0 && [0, 4, 8, 12].map(vector) == [0, 0, 0, 1]
     }
 
@@ -126,14 +186,29 @@ impl<'a> Function<'a> {
         self.places.notify + number * self.places.multiplier
     }
 
+    /// How many bytes are written to a doorbell.
+    pub fn bell(&self) -> u8 {
+        if self.is_behind_mmio() { 4 } else { 2 }
+    }
+
     /// Resets it, and gives the first vector its message. Says whether the device agrees.
     pub fn reset(&self) -> bool {
         self.set_status(0);
         if !clock::wait(PATIENCE, || self.status() == 0) {
             return false;
         }
-        self.connect();
+        if !self.is_behind_mmio() {
+            self.connect();
+        }
         true
+    }
+
+    /// Tells a device behind MMIO that its interrupt has been seen, as Linux does; messages need nothing.
+    pub fn acknowledge(&self) {
+        if self.is_behind_mmio() {
+            let reasons = self.common((INTERRUPT_STATUS, 4));
+            self.set_common((INTERRUPT_ACK, 4), reasons);
+        }
     }
 
     fn connect(&self) {
@@ -151,31 +226,37 @@ impl<'a> Function<'a> {
 
     /// Begins to use it, with those of these features that it has. Returns which, if the device agrees.
     pub fn agree(&self, wanted: u64) -> Option<u64> {
+        let registers = self.places.registers;
         self.set_status(BEGUN);
         let mut features = 0;
         for select in [0, 1] {
-            self.set_common(common::DEVICE_FEATURE_SELECT, 4, select);
-            let both = self.common(common::DEVICE_FEATURE, 4) & (wanted >> (32 * select)) & 0xffff_ffff;
-            self.set_common(common::DRIVER_FEATURE_SELECT, 4, select);
-            self.set_common(common::DRIVER_FEATURE, 4, both);
+            self.set_common(registers.device_select, select);
+            let both = self.common(registers.device_features) & (wanted >> (32 * select)) & 0xffff_ffff;
+            self.set_common(registers.driver_select, select);
+            self.set_common(registers.driver_features, both);
             features |= both << (32 * select);
         }
         self.set_status(CHOSEN);
         (self.status() == CHOSEN).then_some(features)
     }
 
-    /// Enables a queue of so many descriptors, with its three areas and its vector. Returns its doorbell.
+    /// Enables a queue of so many descriptors, with its three areas and, behind PCI, its vector. Returns its doorbell.
     pub fn enable(&self, number: u16, size: u16, vector: u16, areas: [u64; 3]) -> u64 {
-        self.set_common(common::QUEUE_SELECT, 2, number.into());
-        self.set_common(common::QUEUE_SIZE, 2, size.into());
-        self.set_common(common::QUEUE_VECTOR, 2, vector.into());
-        let offsets = [common::QUEUE_DESCRIPTORS, common::QUEUE_DRIVER, common::QUEUE_DEVICE];
-        for (offset, address) in offsets.into_iter().zip(areas) {
-            self.set_common(offset, 4, address & 0xffff_ffff);
-            self.set_common(offset + 4, 4, address >> 32);
+        let registers = self.places.registers;
+        self.set_common(registers.queue_select, number.into());
+        self.set_common(registers.queue_size, size.into());
+        if !self.is_behind_mmio() {
+            self.set_common(QUEUE_VECTOR, vector.into());
         }
-        let doorbell = self.doorbell(self.common(common::QUEUE_NOTIFY_OFFSET, 2));
-        self.set_common(common::QUEUE_ENABLE, 2, 1);
+        for (offset, address) in registers.areas.into_iter().zip(areas) {
+            self.set_common((offset, 4), address & 0xffff_ffff);
+            self.set_common((offset + 4, 4), address >> 32);
+        }
+        let doorbell = match self.is_behind_mmio() {
+            true => self.doorbell(0),
+            false => self.doorbell(self.common(QUEUE_NOTIFY_OFFSET)),
+        };
+        self.set_common(registers.queue_enable, 1);
         doorbell
     }
 

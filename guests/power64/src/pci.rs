@@ -28,9 +28,11 @@ pub fn begin(memory: u64) -> Option<Machine> {
     };
     Some(Machine {
         config: Config { read: space, write: set_space },
+        mmio: None,
         window,
         read,
         write,
+        touch,
         probe: |address| _ = trap::caught(|| _ = mmio::read32(address)),
         message,
         interrupts: || irq::count(irq::DEVICE),

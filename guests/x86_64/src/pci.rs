@@ -58,9 +58,11 @@ pub fn begin(memory: u64) -> Machine {
     let by_ports = options::get("pci") == Some("ports") || platform().acpi.configuration == 0;
     Machine {
         config: if by_ports { PORTS } else { MEMORY },
+        mmio: None,
         window: WINDOW,
         read,
         write,
+        touch,
         probe: |address| _ = trap::caught(|| _ = mmio::read32(address)),
         message: |_| Some((apic::PAGE | u64::from(apic::id()) << 12, VECTOR.into())),
         interrupts: || irq::count(VECTOR),

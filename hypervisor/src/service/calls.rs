@@ -135,6 +135,10 @@ impl Outside for Hosted {
         if self.is(ServiceDevice::Ports) {
             return self.ports.lock().offer();
         }
+        if self.is(ServiceDevice::Balloon) {
+            let size = self.wanted_pages.load(Ordering::Relaxed);
+            return Typed { port: 0, count: 0, characters: 0, position: 0, size, is_news: true };
+        }
         let (Offer { bytes, count, position }, size, is_news) = self.typed.lock().offer();
         let characters = u64::from_le_bytes(bytes);
         Typed { port: 0, count: count as u64, characters, position, size, is_news }
@@ -143,6 +147,10 @@ impl Outside for Hosted {
     fn took(&self, offered: &Typed, count: u64) -> bool {
         if let Some(vm) = self.owner().filter(|_| self.is(ServiceDevice::Ports)) {
             return self.ports.lock().took(vm, offered, count);
+        }
+        if self.is(ServiceDevice::Balloon) {
+            // It may have heard of an earlier wish, which waited for memory.
+            return offered.size != self.wanted_pages.load(Ordering::Relaxed);
         }
         let mut typed = self.typed.lock();
         let (room, has_more) = typed.took(count);

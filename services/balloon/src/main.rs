@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A virtio memory balloon behind PCI: the memory that the guest reports to be free goes back to the pool that the VM's memory comes from.
+//! A virtio memory balloon behind PCI: the memory that the guest reports to be free, or gives when it is asked, goes back to the pool that the VM's
+//! memory comes from.
 //!
-//! The guest's driver uses none of it before its report is completed, and that is completed when nobody reaches it any more.
+//! The guest's driver uses none of it before its request is completed, and that is completed when nobody reaches it any more.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
@@ -15,11 +16,16 @@ use turnstile_service_rt::{
 };
 use turnstile_service_virtio::{Runtime, Virtio, answered, doorbells, words};
 
-use model::{Balloon, Giver, QUEUES, VECTORS};
+use model::{Balloon, Giver, QUEUES, VECTORS, attach, event};
 
 kept! {
     /// The state of the function.
     static KEPT: Kept<65>;
+}
+
+kept! {
+    /// For how many pages the driver was asked.
+    static WANTED: Kept<1>;
 }
 
 const _: () = assert!(words::<QUEUES, VECTORS>() == 65, "the words of a function");
@@ -42,6 +48,14 @@ impl Giver for Pool {
     fn keep(&mut self) {
         keep();
     }
+
+    fn wanted(&self) -> u64 {
+        WANTED.get(0)
+    }
+
+    fn want(&mut self, pages: u64) {
+        WANTED.set(0, pages);
+    }
 }
 
 struct Function(Virtio<QUEUES, VECTORS, Balloon<Pool>>);
@@ -53,10 +67,10 @@ impl Service for Function {
     const DOORBELLS: Doorbells = doorbells(QUEUES as u32);
 
     fn attach(&mut self, Attach { kept, bars, .. }: Attach) -> Answer {
-        answered(self.0.attach(&WORLD, kept, bars))
+        answered(attach(&mut self.0, &WORLD, kept, bars))
     }
 
-    fn event(&mut self, event: Event) -> Answer {
-        answered(self.0.event(&WORLD, event))
+    fn event(&mut self, received: Event) -> Answer {
+        answered(event(&mut self.0, &WORLD, received))
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The balloon: a queue of pages that are given, one of pages that are taken back, and one of reports of free pages.
+//! The balloon: a queue of pages that are given, one of pages that are taken back, and one of reports of free pages; and how many pages the driver
+//! is asked for.
 
-use turnstile_balloon::{Balloons, FEATURES, Kind as Pages};
-use turnstile_service_rt::BLOCK;
-use turnstile_service_virtio::{Broken, Model, Rest, Served, Serves};
+use turnstile_balloon::{BLOCK, Balloons, Collected, FEATURES, Kind as Pages};
+use turnstile_service_rt::{Answer, Event, ROOM};
+use turnstile_service_virtio::{Broken, Model, Rest, Served, Serves, Virtio, World};
 use turnstile_virtio::config::{BALLOON, Balloon as Configuration};
 use turnstile_virtio::device::Turn;
 use turnstile_virtio::features::{Features, Requirement};
@@ -20,11 +21,15 @@ pub const VECTORS: usize = QUEUES + 1;
 const SIZE: u16 = 32;
 /// What a range, or 64 numbers of pages, takes of a budget, whose unit is about a byte that is copied: a call.
 const COST: u32 = 2 << 10;
+/// Places for blocks of which pages were given: a driver gives those of 2 GiB in any order.
+const PLACES: usize = 1024;
+
+const _: () = assert!(BLOCK == turnstile_service_rt::BLOCK, "what is collected is what goes");
 
 /// What the pages of each queue are.
 const KINDS: [Pages; QUEUES] = [Pages::Inflate, Pages::Deflate, Pages::Report];
 
-/// Who takes memory from the guest.
+/// Who takes memory from the guest, and what it keeps of the service.
 pub trait Giver: 'static {
     /// The guest does not need these whole blocks. Once they are touched, they are memory again, filled with zeroes.
     fn give(&mut self, address: u64, length: u64);
@@ -32,32 +37,53 @@ pub trait Giver: 'static {
     fn is_settled(&mut self) -> bool;
     /// The guest uses again what was given and is not gone yet: it stays.
     fn keep(&mut self);
+    /// Returns for how many pages the driver was asked by an earlier life.
+    fn wanted(&self) -> u64;
+    /// Keeps that, at once.
+    fn want(&mut self, pages: u64);
 }
 
 /// Pages as a giver has them: in whole blocks.
-struct Whole<G>(G);
+struct Whole<G> {
+    giver: G,
+    given: Collected<PLACES>,
+    /// The driver says so before it uses what it has given.
+    tells: bool,
+}
 
 impl<G: Giver> turnstile_balloon::Pages for Whole<G> {
-    fn release(&mut self, address: u64, length: u64) {
+    fn report(&mut self, address: u64, length: u64) {
         // The rest of a block may be in use.
         let Some(first) = address.checked_next_multiple_of(BLOCK) else { return };
         let end = address.saturating_add(length) / BLOCK * BLOCK;
         if first < end {
-            self.0.give(first, end - first);
+            self.giver.give(first, end - first);
         }
     }
 
-    fn is_settled(&mut self) -> bool {
-        self.0.is_settled()
+    fn inflate(&mut self, address: u64, length: u64) {
+        // Otherwise a page of a block may be in use again, and nobody knows.
+        if self.tells {
+            self.given.give(address, length, |block| self.giver.give(block, BLOCK));
+        }
     }
 
-    /// What is touched is memory again.
-    fn reclaim(&mut self, _: u64, _: u64) {}
+    fn deflate(&mut self, address: u64, length: u64) {
+        self.given.take_back(address, length);
+        // Its block may be about to go.
+        self.giver.keep();
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.giver.is_settled()
+    }
 }
 
 /// A balloon and its queues.
 pub struct Balloon<G> {
     pages: Whole<G>,
+    /// How many pages the driver is asked for.
+    wanted: u64,
     queues: [Option<Balloons>; QUEUES],
     /// What the driver fills free pages with.
     poison: u32,
@@ -66,7 +92,8 @@ pub struct Balloon<G> {
 impl<G: Giver> Balloon<G> {
     /// Makes one that gives pages to this.
     pub const fn new(giver: G) -> Self {
-        Self { pages: Whole(giver), queues: [const { None }; QUEUES], poison: 0 }
+        let pages = Whole { giver, given: Collected::new(), tells: false };
+        Self { pages, wanted: 0, queues: [const { None }; QUEUES], poison: 0 }
     }
 }
 
@@ -81,9 +108,9 @@ impl<G: Giver> Model<QUEUES> for Balloon<G> {
         FEATURES
     }
 
-    /// It asks for no pages: reports are what it is for.
     fn configuration(&self) -> Configuration {
-        Configuration::default()
+        let wanted = u32::try_from(self.wanted).unwrap_or(u32::MAX);
+        Configuration { wanted, ..Configuration::default() }
     }
 
     fn written(configuration: &Configuration) -> u64 {
@@ -95,16 +122,23 @@ impl<G: Giver> Model<QUEUES> for Balloon<G> {
     }
 
     fn agree(&mut self, features: Features, configuration: &Configuration) {
+        self.pages.tells = features.contains(Configuration::MUST_TELL_HOST);
         let poisons = features.contains(Configuration::PAGE_POISON);
         self.poison = if poisons { configuration.poison } else { 0 };
+    }
+
+    /// Blocks go when all vCPUs have left their guests.
+    fn waits(&self, number: u16) -> bool {
+        self.queues.get(usize::from(number)).is_some_and(|queue| queue.as_ref().is_some_and(Balloons::waits))
     }
 
     fn forget(&mut self, number: u16) {
         if let Some(queue) = self.queues.get_mut(usize::from(number)) {
             *queue = None;
         }
-        // The pages of reports that were not completed are the driver's again.
-        self.pages.0.keep();
+        // The pages of requests that were not completed are the driver's again, and those that it has given.
+        self.pages.given.clear();
+        self.pages.giver.keep();
     }
 }
 
@@ -127,14 +161,14 @@ impl<M: Memory, G: Giver> Serves<QUEUES, M> for Balloon<G> {
     }
 
     fn serve(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken> {
-        let Self { pages, queues, poison } = self;
+        let Self { pages, queues, poison, .. } = self;
         let Some(Some(queue)) = queues.get_mut(usize::from(number)) else {
             return Ok(Served { interrupt: false, rest: Rest::Idle });
         };
         let most = (*budget / COST).max(1);
         let Turn { interrupt, again } = queue.serve(memory, pages, *poison, most).map_err(broken)?;
         *budget = 0;
-        // What is about to be gone is asked for again when the vCPUs have had a turn: they leave their guests for that.
+        // What is about to be gone is asked for again.
         Ok(Served { interrupt, rest: if again || queue.waits() { Rest::More } else { Rest::Idle } })
     }
 }
@@ -142,4 +176,36 @@ impl<M: Memory, G: Giver> Serves<QUEUES, M> for Balloon<G> {
 #[cold]
 fn broken(_: Violation) -> Broken {
     Broken
+}
+
+/// Handles the first event of a function that is a balloon.
+pub fn attach<W: World, G: Giver>(
+    function: &mut Virtio<QUEUES, VECTORS, Balloon<G>>,
+    world: &W,
+    kept: bool,
+    bars: u64,
+) -> Answer {
+    let Balloon { pages, wanted, .. } = &mut function.model;
+    if !kept {
+        pages.giver.want(0);
+    }
+    *wanted = pages.giver.wanted();
+    let answer = function.attach(world, kept, bars);
+    // What is kept may be lost: it is told again.
+    Answer { lines: answer.lines | ROOM, ..answer }
+}
+
+/// Handles an event of it.
+pub fn event<W: World, G: Giver>(
+    function: &mut Virtio<QUEUES, VECTORS, Balloon<G>>,
+    world: &W,
+    event: Event,
+) -> Answer {
+    let Event::Input { size: pages, .. } = event else { return function.event(world, event) };
+    if core::mem::replace(&mut function.model.wanted, pages) != pages {
+        function.changed(world);
+        // Last: whoever is killed before tells the driver again.
+        function.model.pages.giver.want(pages);
+    }
+    function.look(world, 0)
 }

@@ -6,10 +6,16 @@ use std::ops::Range;
 
 use turnstile_pci::msix::Message;
 use turnstile_rig::{DOORBELL, ECAM, Fuse, Ram, WINDOW};
-use turnstile_service_rt::{BARS, Doorbells, Event};
+use turnstile_service_rt::{BARS, CONFIGURATION, Doorbells, Event, MMIO};
 use turnstile_service_virtio::World;
+use turnstile_virtio::mmio::LENGTH;
 
 use crate::bars::{Bars, find};
+
+/// Where firmware places BARs.
+pub const FIRMWARE: u64 = 0x1008_0000;
+/// How many queues of a member the hypervisor can name.
+const QUEUES: u64 = 32;
 
 /// A VM's memory, and what the hypervisor keeps for a service.
 pub struct Board {
@@ -24,8 +30,8 @@ pub struct Board {
     pub other: Range<u64>,
     /// The data of messages that have come.
     pub messages: RefCell<Vec<u32>>,
-    /// The addresses at which messages are interrupts.
-    pub interrupts: Vec<u64>,
+    /// Where the registers of the device are, if it is behind MMIO.
+    pub registers: Option<u64>,
     /// The time.
     pub clock: Cell<u64>,
     /// How much later it is whenever somebody asks for it.
@@ -43,7 +49,7 @@ impl Board {
             decoded: RefCell::default(),
             other: 0..0,
             messages: RefCell::default(),
-            interrupts: vec![DOORBELL],
+            registers: None,
             clock: Cell::new(0),
             tick: Cell::new(1000),
         }
@@ -55,19 +61,33 @@ impl Board {
         Some(Event::Read { device, offset, size })
     }
 
-    /// Returns the event that a guest's store is, if something is there: a function with these doorbells, perhaps one of them.
+    /// Returns the event that a guest's store is, if something is there: a device with these doorbells, perhaps one of them.
     pub fn store(&self, doorbells: Doorbells, address: u64, size: u64, value: u64) -> Option<Event> {
         let (device, offset) = self.find(address)?;
-        let bell = doorbells.queue(offset, value).filter(|_| device == BARS + 4);
+        let bell = match self.registers {
+            Some(_) => doorbells.behind_mmio().queue(offset, value),
+            None => doorbells.queue(offset, value).filter(|_| device == BARS + 4),
+        };
         Some(match bell {
-            Some(queue) => Event::Doorbell { queues: 1 << queue, now: 0 },
+            Some(queue) => Event::Doorbell { queues: 1 << (queue % QUEUES), now: 0 },
             None => Event::Write { device, offset, size, value },
         })
     }
 
+    /// Returns what the service is told of where its device is.
+    pub fn bars(&self) -> u64 {
+        self.registers.map_or(FIRMWARE, |registers| MMIO | registers)
+    }
+
     /// Returns the device at an address, and the offset in it.
-    pub fn find(&self, address: u64) -> Option<(u64, u64)> {
-        find(ECAM, &self.decoded.borrow(), address)
+    fn find(&self, address: u64) -> Option<(u64, u64)> {
+        match self.registers {
+            Some(base) => {
+                let offset = address.checked_sub(base).filter(|offset| *offset < LENGTH);
+                offset.map(|offset| (CONFIGURATION, offset))
+            }
+            None => find(ECAM, &self.decoded.borrow(), address),
+        }
     }
 }
 
@@ -79,7 +99,7 @@ impl World for Board {
     }
 
     fn message(&self, Message { address, data }: Message) {
-        if self.fuse.step() && self.interrupts.contains(&address) {
+        if self.fuse.step() && address == self.registers.unwrap_or(DOORBELL) {
             self.messages.borrow_mut().push(data);
         }
     }

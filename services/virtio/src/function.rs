@@ -318,6 +318,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
             }
             match rest {
                 Rest::Idle => self.due &= !(1 << number),
+                Rest::More if model.waits(number as u16) && self.due == 1 << number => return,
                 Rest::More => {
                     // The others have their turn.
                     self.next = (number + 1) % Q as u32;

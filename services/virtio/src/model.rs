@@ -65,6 +65,12 @@ pub trait Model<const Q: usize>: 'static {
     /// Driver and device have agreed on features, or the driver has written to the configuration.
     fn agree(&mut self, features: Features, configuration: &Self::Configuration);
 
+    /// Whether there is more to do for this queue only when the VM's vCPUs have had a turn: before that it would be in vain.
+    fn waits(&self, number: u16) -> bool {
+        let _ = number;
+        false
+    }
+
     /// Says whether nothing is at work any more for queues that were forgotten. Until then a reset has not ended: the memory of these is not the driver's
     /// again (virtio 1.2, section 4.1.4.3.2).
     fn is_settled(&self) -> bool {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::document::{Figure, Footprint, Part};
 use super::platform::Platform;
+use super::report::Report;
 use super::rows::{Counted, Disk, Row};
 use super::subjects::difference::Difference;
 use super::subjects::{Outcome, Subject};
@@ -41,7 +42,7 @@ pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcom
         Counted::Boot => return boot(subject, row, platform, outcome),
         _ => {}
     }
-    let kinds = kinds(&outcome.reading, outcome.report.iterations, row)?;
+    let kinds = kinds(outcome, row)?;
     let parts = parts(&kinds);
     let counted = counted_kinds(row, outcome)?;
     let per_operation = |count: &dyn Fn(&Kind<'_>) -> f64| -> f64 {
@@ -107,8 +108,10 @@ pub fn of_difference(subject: Subject, row: &Row, platform: &Platform, differenc
 
 /// The visits that make the figure of a row.
 pub fn counted_kinds<'r>(row: &Row, outcome: &'r Outcome) -> Result<Vec<Kind<'r>>> {
-    let mut kinds = kinds(&outcome.reading, outcome.report.iterations, row)?;
-    kinds.retain(|kind| row.counted.includes(&kind.typical.reason));
+    let mut kinds = kinds(outcome, row)?;
+    kinds.retain(|kind| {
+        row.counted.includes(&kind.typical.reason) && !is_apart(kind.typical, &outcome.report)
+    });
     Ok(kinds)
 }
 
@@ -125,13 +128,23 @@ pub fn blank(subject: Subject, row: &Row, platform: &Platform) -> Figure {
     }
 }
 
+/// Bytes of code, from where the guest says, in which it is left for what is no part of the operation.
+const APART: u64 = 16;
+
+/// Whether visits are no part of the operation.
+fn is_apart(group: &Group, report: &Report) -> bool {
+    report.apart.is_some_and(|from| (from..from + APART).contains(&group.pc))
+}
+
 /// Sorts out the visits that the measured loop causes. Of those that are not counted, what is no part of each
 /// operation is left out: to start hundreds of CPUs makes as many visits as the loop.
-fn kinds<'r>(reading: &'r Reading, iterations: u64, row: &Row) -> Result<Vec<Kind<'r>>> {
-    let counted = row.counted;
+fn kinds<'r>(outcome: &'r Outcome, row: &Row) -> Result<Vec<Kind<'r>>> {
+    let Outcome { reading, report, .. } = outcome;
+    let (iterations, counted) = (report.iterations, row.counted);
     let (frequent, others): (Vec<_>, Vec<_>) =
         gather(&reading.groups, row).into_iter().partition(|groups| visits(groups) * 2 >= iterations);
-    let includes = |groups: &Vec<&Group>| groups.iter().any(|group| counted.includes(&group.reason));
+    let is_counted = |group: &&Group| counted.includes(&group.reason) && !is_apart(group, report);
+    let includes = |groups: &Vec<&Group>| groups.iter().any(is_counted);
     let of = |groups: &Vec<&Group>| groups.first().map(|group| (group.cpu, group.reason.clone()));
     let part: Vec<_> = frequent.iter().filter(|groups| includes(groups)).map(of).collect();
     let strays = |groups: &&Vec<&Group>| counted == Counted::All || part.contains(&of(groups));
@@ -318,7 +331,6 @@ fn list(reading: &Reading) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Report;
     use super::super::rows::ROWS;
     use super::super::subjects::Modules;
     use super::*;
@@ -333,8 +345,14 @@ mod tests {
     fn outcome(groups: Vec<Group>, instructions: u64) -> Outcome {
         let row = ROWS[0].name.to_owned();
         let frequency = 1_000_000_000;
-        let report =
-            Report { row, iterations: 16384, ticks: 16384 * (instructions + 2), empty: 32768, frequency };
+        let report = Report {
+            row,
+            iterations: 16384,
+            ticks: 16384 * (instructions + 2),
+            empty: 32768,
+            frequency,
+            apart: None,
+        };
         let reading = Reading { groups, ..Reading::default() };
         let (version, mitigations) = (String::new(), String::new());
         Outcome { report, reading, version, mitigations, modules: Modules::default() }
@@ -355,6 +373,23 @@ mod tests {
         assert_eq!(figure.classes["isb"], 3.0);
         let parts: Vec<_> = figure.parts.iter().map(|part| (&*part.reason, part.per_operation)).collect();
         assert_eq!(parts, [("hvc64", 1.0), ("sysreg", 2.0)]);
+    }
+
+    #[test]
+    fn visits_from_where_the_guest_says_are_no_part_of_the_operation() {
+        let row = ROWS.iter().find(|row| row.name == "give-back-batch").unwrap();
+        let groups = vec![
+            group(0, "data-abort", 0x80a0, 8 * 16384, 70_000),
+            group(0, "data-abort", 0x90a0, 16384, 11_000),
+            group(0, "irq", 0x20, 16384, 1000),
+        ];
+        let mut outcome = outcome(groups, 0);
+        let measured =
+            |outcome: &Outcome| figure(Subject::Turnstile, row, Platform::usual(), outcome).unwrap();
+        assert_eq!(measured(&outcome).instructions, Some(572_000.0));
+        outcome.report.apart = Some(0x809c);
+        let figure = measured(&outcome);
+        assert_eq!((figure.instructions, figure.exits, figure.parts.len()), (Some(12_000.0), Some(2.0), 3));
     }
 
     #[test]

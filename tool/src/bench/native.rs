@@ -58,7 +58,7 @@ pub fn bench(layout: &Layout, options: &cli::Bench, rows: &[&'static Row]) -> Re
     let monitor = images::vmm(layout, Isa::Arm64)?;
     // First touches depend on the host's pages, vCPUs that take turns need a host of their own, and the monitor has neither networks
     // nor disks.
-    let has = |row: &&Row| !row.touches && row.shared.is_none() && !row.peer && row.disk.is_none();
+    let has = |row: &&Row| !row.touches && row.shared.is_none() && !row.drives();
     let rows: Vec<&Row> = rows.iter().copied().filter(has).collect();
     let step = ui::Step::start_counted("measuring", rows.len() as u64);
     let mut found = Vec::new();

@@ -22,6 +22,8 @@ pub struct Report {
     pub empty: u64,
     /// The counter's frequency in hertz.
     pub frequency: u64,
+    /// Where the guest is left for what is no part of the operation, if it says so in a line `@apart pc=…`.
+    pub apart: Option<u64>,
 }
 
 impl Report {
@@ -44,6 +46,7 @@ impl Report {
                 ticks: number("ticks")?,
                 empty: number("empty")?,
                 frequency: number("frequency")?,
+                apart: None,
             })
         };
         Some(read().and_then(Self::plausible))
@@ -71,7 +74,9 @@ impl Report {
         let Some(report) = lines.find_map(Report::parse) else {
             return Err(failure("the guest ended without its @bench line".to_owned()));
         };
-        let report = report.map_err(|what| failure(printable(&what)))?;
+        let apart = console.lines().find_map(|line| line.trim().strip_prefix("@apart pc=0x"));
+        let apart = apart.and_then(|pc| u64::from_str_radix(pc, 16).ok());
+        let report = Report { apart, ..report.map_err(|what| failure(printable(&what)))? };
         if report.row != row.reported() || report.iterations != iterations {
             let (row, times) = (printable(&report.row), report.iterations);
             return Err(failure(format!("the guest measured {row} {times} times")));
@@ -118,10 +123,23 @@ mod tests {
 
     #[test]
     fn frequency_scales_ticks_to_instructions() {
-        let slow = Report { row: "x".into(), iterations: 16, ticks: 48, empty: 2, frequency: 62_500_000 };
+        let slow = Report {
+            row: "x".into(),
+            iterations: 16,
+            ticks: 48,
+            empty: 2,
+            frequency: 62_500_000,
+            apart: None,
+        };
         assert_eq!(slow.instructions(), 46.0);
-        let thirds =
-            Report { row: "x".into(), iterations: 3, ticks: 100, empty: 0, frequency: 1_000_000_000 };
+        let thirds = Report {
+            row: "x".into(),
+            iterations: 3,
+            ticks: 100,
+            empty: 0,
+            frequency: 1_000_000_000,
+            apart: None,
+        };
         assert_eq!(thirds.instructions(), 33.33);
     }
 
@@ -143,7 +161,8 @@ mod tests {
     fn garbage_is_named_and_harmless() {
         let row = ROWS.iter().find(|row| row.name == "self-sgi").unwrap();
         let find = |console: &str| Report::find(row, 1024, console).map_err(|failure| failure.full());
-        assert!(find(&format!("boot\r\n{LINE}\n")).is_ok());
+        assert_eq!(find(&format!("boot\r\n{LINE}\n")).unwrap().apart, None);
+        assert_eq!(find(&format!("@apart pc=0x80a0\r\n{LINE}\n")).unwrap().apart, Some(0x80a0));
         let error = find("\x1b[2Jno such line").unwrap_err();
         assert!(error.contains("without its @bench line") && error.contains("no such line"), "{error}");
         assert!(!error.contains('\x1b'), "{error:?}");

@@ -101,6 +101,8 @@ pub struct Row {
     pub pairs: bool,
     /// The guest's disk, if it has one.
     pub disk: Option<Disk>,
+    /// Whether the guest's memory is from a pool, and it has a balloon, which gives some back.
+    pub balloon: bool,
     /// Whether the service has a CPU of its own.
     pub own_cpu: bool,
     /// The guest's memory in MiB.
@@ -123,6 +125,12 @@ pub struct Row {
 
 /// How vCPUs take turns on one CPU: with equal priorities, so that who is woken waits until the other one waits.
 const ONE_CPU: &str = "cpus = [0]\nrealtime = 1";
+
+/// The guest that has a virtio console, and its device.
+const TERMINAL: &str = "terminal";
+const CONSOLE: &str = "console = \"virtio\"\n";
+/// Virtio devices are behind MMIO.
+const MMIO: &str = "virtio = \"mmio\"\n";
 
 /// What the guest measures after a boot.
 const NULL: &str = "null-hypercall";
@@ -147,6 +155,12 @@ const fn timed(row: Row) -> Row {
 /// A row of a disk controller, for which each operation waits.
 const fn drive(row: Row) -> Row {
     Row { fewer: 32, least: 2048, ..row }
+}
+
+/// A row of blocks of 2 MiB that a service touches or gives back. Each is cleared, which takes long: there are few operations, but they must be more than the
+/// visits of the console and of the driver's beginning.
+const fn of_blocks(row: Row, operations: u64) -> Row {
+    Row { fewer: 128, least: operations, ..row }
 }
 
 /// A row that rings a service, which may have to stay inside as long as all of it takes: it is measured fewer times.
@@ -185,6 +199,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         wired: false,
         pairs: false,
         disk: None,
+        balloon: false,
         own_cpu: false,
         memory: 16,
         counted,
@@ -205,14 +220,22 @@ impl Row {
         let has_levels = !self.la57 || platform.cpu == "max";
         // Operations of the machine's own devices take long in QEMU.
         let is_usual = || platform.name == Platform::usual_of(self.isa).name;
-        let has_devices = self.disk != Some(Disk::Nvme) && !self.wired || is_usual();
+        let is_anywhere = self.disk != Some(Disk::Nvme) && !self.wired;
+        // Those of a device that has one elsewhere, whose interrupt says what the platform's costs.
+        let is_beside = self.guest == TERMINAL || self.balloon || self.disk.is_some() && self.touches;
+        let has_devices = is_anywhere && !is_beside && self.lines != MMIO || is_usual();
         self.isa == platform.isa() && self.cpus() <= platform.cpus() && fits && has_levels && has_devices
     }
 
     /// Whether the guest's counter counts the operation's instructions: it runs while any CPU does, so with several it counts what
     /// others did meanwhile, and it goes on while a CPU sleeps. Of a driver's request a good part is the guest's own.
     pub fn has_counter(&self) -> bool {
-        self.vcpus == 1 && !self.peer && self.disk.is_none() && !self.own_cpu && !self.sleeps
+        self.vcpus == 1 && !self.drives() && !self.own_cpu && !self.sleeps
+    }
+
+    /// Whether the guest has a driver of a virtio device.
+    pub fn drives(&self) -> bool {
+        self.peer || self.disk.is_some() || self.balloon || self.guest == TERMINAL
     }
 
     /// Whether the operation rings a doorbell for which nobody has anything to do.
@@ -229,15 +252,23 @@ impl Row {
     /// must be more than the visits of the console.
     pub fn own(&self) -> Row {
         const BLOCKS: u64 = 512;
-        if !self.touches {
-            return *self;
-        }
         // A partition's firmware is in the first 256 MiB: its block has been touched when the guest begins.
-        let (options, firmware) = match self.isa {
-            Isa::Power64 => ("order=2097152 from=0x10000000", 256),
-            Isa::Arm64 | Isa::X86_64 => ("order=2097152", 0),
-        };
-        Row { fewer: 128, least: BLOCKS, memory: 2 * BLOCKS + 64 + firmware, options, ..*self }
+        let firmware = if self.isa == Isa::Power64 { 256 } else { 0 };
+        match (self.touches, self.disk) {
+            (false, _) => *self,
+            (true, None) => {
+                let options = match self.isa {
+                    Isa::Power64 => "order=2097152 from=0x10000000",
+                    Isa::Arm64 | Isa::X86_64 => "order=2097152",
+                };
+                Row { fewer: 128, least: BLOCKS, memory: 2 * BLOCKS + 64 + firmware, options, ..*self }
+            }
+            (true, Some(_)) => {
+                // On PCs there are fewer visits beside them, and no more memory in one piece.
+                let blocks = if self.isa == Isa::X86_64 { 800 } else { 1280 };
+                Row { memory: 2 * blocks + 64 + firmware, ..of_blocks(*self, blocks) }
+            }
+        }
     }
 
     /// The rest of the VM's table in a configuration. If the row has a second VM, it is on this network.
@@ -260,6 +291,9 @@ impl Row {
         }
         if self.touches {
             table.push_str("mapping = \"on-demand\"\n");
+        }
+        if self.balloon {
+            table.push_str("mapping = \"from-pool\"\nballoon = true\n");
         }
         if let Some(lines) = self.shared {
             table.push_str(&format!("schedule = \"shared\"\n{lines}\n"));
@@ -330,6 +364,27 @@ mod tests {
         );
         assert!(!Counted::Switch.includes("sysreg") && !Counted::Wfi.includes("fp"));
         assert!(Counted::Switch.is_of_turns() && !Counted::All.is_of_turns());
+    }
+
+    #[test]
+    fn a_touch_is_of_blocks_that_fit_into_memory() {
+        for isa in Isa::ALL {
+            for row in of(isa).iter().filter(|row| row.touches).map(Row::own) {
+                let blocks = row.iterations(ITERATIONS) + WARM_UP / row.fewer;
+                assert!(2 * blocks + 16 < row.memory, "{} on {isa}", row.name);
+                assert!(row.table("").contains("mapping = \"on-demand\""));
+            }
+            let row = row(isa, "give-back");
+            assert!(
+                row.table("").contains("mapping = \"from-pool\"\nballoon = true\n") && !row.has_counter()
+            );
+        }
+        assert!(
+            row(Isa::Power64, "touch-lent")
+                .own()
+                .cmdline(ITERATIONS)
+                .ends_with("untouched from=0x10000000 warm-up=2")
+        );
     }
 
     #[test]

@@ -101,7 +101,11 @@ impl<'a> Runner<'a> {
     pub fn measure(&self, jobs: &[Job]) -> Vec<Result<Measured>> {
         let absent = absent(jobs, |job| {
             subjects::fetch(job.subject, self.layout)?;
-            if difference::has(job.subject, job.row) { difference::fetch(self.layout) } else { Ok(()) }
+            if difference::has(job.subject, job.row) {
+                difference::fetch(self.layout, job.row.isa)
+            } else {
+                Ok(())
+            }
         });
         let step = ui::Step::start_counted("measuring", jobs.len() as u64);
         let results: Vec<Mutex<Option<Result<Measured>>>> =

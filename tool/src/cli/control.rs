@@ -3,6 +3,8 @@
 
 use clap::Args;
 
+use crate::config::parse_size;
+
 /// `ls`
 #[derive(Debug, Args)]
 pub struct List {
@@ -27,6 +29,22 @@ pub struct KillService {
     pub machine: String,
     /// The service
     pub service: String,
+}
+
+/// `balloon`
+#[derive(Debug, Args)]
+pub struct Balloon {
+    /// The machine: its name or process number, as `turnstile ls` lists it
+    pub machine: String,
+    /// The VM
+    pub vm: String,
+    /// How much of its memory it is to keep, such as 128MiB
+    #[arg(value_parser = size)]
+    pub size: u64,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|(what, advice)| format!("{what}: {advice}"))
 }
 
 /// `console`

@@ -51,6 +51,15 @@ input. Programs can connect to the port's Unix socket instead: `turnstile run` a
 Exit codes: 0 the VM has stopped, or the guest has taken all; 1 no such machine runs, or another program is there; 2 there is no such \
 VM or port.";
 
+pub const BALLOON_HELP: &str = "\
+SIZE is what VM is to keep, such as 128MiB. The driver of its balloon takes the rest from its guest, which gives up caches for it, and swaps \
+if it must. Whole blocks of 2 MiB go back to the pool. All of its memory, or more, ends that; so does the end of its life. VM needs `balloon = true`. \
+`turnstile ls` shows how much it has.
+
+The command returns when the guest is told; that takes its time, and may keep more than SIZE.
+
+Exit codes: 0 the guest is told; 1 no such machine runs, the VM does not run, or it has no balloon; 2 there is no such VM, or SIZE is none.";
+
 pub const STOP_HELP: &str = "\
 Without VM the machine is powered off. It also ends when its last VM has been stopped. A VM that is stopped stays so \
 until `turnstile start`.

@@ -23,10 +23,11 @@ use crate::bench::rows::{FEWEST, ITERATIONS};
 use crate::bench::subjects::ALL as ALL_SUBJECTS;
 use crate::config::Board;
 use crate::qemu::Forward;
-pub use control::{Console, KillService, List, Logs, OfMachine, Port};
+pub use control::{Balloon, Console, KillService, List, Logs, OfMachine, Port};
 pub use help::EXIT_CODES;
 use help::{
-    BENCH_HELP, CONSOLE_HELP, DEVELOPERS, EXITS_HELP, METER_HELP, PORT_HELP, RUN_HELP, STOP_HELP, TOP_HELP,
+    BALLOON_HELP, BENCH_HELP, CONSOLE_HELP, DEVELOPERS, EXITS_HELP, METER_HELP, PORT_HELP, RUN_HELP,
+    STOP_HELP, TOP_HELP,
 };
 pub use log::Log;
 pub use sort::Sort;
@@ -79,6 +80,9 @@ pub enum Commands {
     /// Kill a service of a machine that runs: it starts anew
     #[command(after_help = EXIT_CODES)]
     KillService(KillService),
+    /// Ask the guest of a VM to make do with less memory, or with more again
+    #[command(after_long_help = BALLOON_HELP)]
+    Balloon(Balloon),
     /// Pause VMs of a machine that runs: they get no CPU, and their clocks stand still
     #[command(after_help = EXIT_CODES)]
     Pause(OfMachine),

@@ -317,7 +317,7 @@ impl Mux {
             | Heard::Exits(_)
             | Heard::Events(_)
             | Heard::Memory { .. }
-            | Heard::Pool { .. }
+            | Heard::Pool(_)
             | Heard::Reply { .. } => {}
         }
         actions

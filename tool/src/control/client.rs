@@ -140,6 +140,8 @@ fn failure(refusal: Refusal) -> Failure {
             Failure::usage(refusal.what).help(format!("the VMs are: {}", refusal.vms.join(", ")))
         }
         Kind::NoSuchService => Failure::usage(refusal.what).help("`turnstile ls` shows which there are"),
+        Kind::NoBalloon => Failure::failed(refusal.what)
+            .help("write `balloon = true` in its [[vm]], and run the machine again"),
         Kind::NotNow => Failure::failed(refusal.what).help("`turnstile ls` shows what its VMs do"),
         Kind::NotUnderstood | Kind::Busy => Failure::failed(refusal.what),
     }

@@ -16,7 +16,6 @@ use super::server::{Asked, Caller};
 use super::state::{Machine, Port, Service, State, Vm};
 use super::told::Told;
 use super::waiting::{Turn, Waiting};
-use crate::memory::{Memory, Pool};
 use crate::session::{Heard, start_failure};
 use crate::top::desk::Desk;
 
@@ -147,10 +146,8 @@ impl Hub {
             Heard::Stopped { vm, reason, restarts } => {
                 self.change(*vm, |vm| vm.state = State::behind(*reason, *restarts))
             }
-            Heard::Memory { vm, bytes, limit, waits } => self.change(*vm, |vm| {
-                vm.memory = Some(Memory { bytes: *bytes, limit: *limit, waits: *waits });
-            }),
-            Heard::Pool { bytes, free } => self.machine.pool = Some(Pool { bytes: *bytes, free: *free }),
+            Heard::Memory { vm, memory } => self.change(*vm, |vm| vm.memory = Some(*memory)),
+            Heard::Pool(pool) => self.machine.pool = Some(*pool),
             Heard::Reply { command: Command::Memory, .. } => {
                 let callers: Vec<_> = self.waiting.answered().collect();
                 callers.into_iter().for_each(|caller| drop(self.list(caller, true)));
@@ -223,7 +220,7 @@ impl Hub {
             | Request::Resume { vm }
             | Request::Size { vm, .. }
             | Request::Stop { vm } => vm.as_deref(),
-            Request::Type { vm, .. } => Some(vm.as_str()),
+            Request::Type { vm, .. } | Request::Balloon { vm, .. } => Some(vm.as_str()),
             Request::List { .. } | Request::Statistics | Request::KillService { .. } => None,
         };
         let vm = match named.map(|name| self.find(name)).transpose() {
@@ -298,6 +295,10 @@ impl Hub {
                     vec![Wish::End]
                 }
             },
+            Request::Balloon { bytes, .. } => {
+                let commands = vm.into_iter().map(|vm| Command::Balloon { vm, bytes }).collect();
+                self.tell(caller, commands)
+            }
             Request::KillService { service } => {
                 let services = &self.machine.services;
                 match services.iter().position(|known| known.name == service) {
@@ -412,6 +413,7 @@ fn name_of(machine: &Machine, command: Command) -> String {
         | Command::Stop { vm }
         | Command::Pause { vm }
         | Command::Resume { vm }
+        | Command::Balloon { vm, .. }
         | Command::Statistics { vm } => machine.vms.get(usize::from(vm)).map(|vm| &vm.name),
         Command::KillService { service } => {
             machine.services.get(usize::from(service)).map(|service| &service.name)

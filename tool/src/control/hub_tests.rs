@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use turnstile_link::{Command, Outcome, StopReason};
+use turnstile_link::{Command, Memory, Outcome, Pool, StopReason};
 
 use super::event::{Bytes, Event, Past};
 use super::hub::{Hub, Wish};
@@ -11,7 +11,6 @@ use super::outbox::Outbox;
 use super::protocol::{Answer, Kind, Line, Request};
 use super::server::{Asked, Caller};
 use super::state::{Machine, State};
-use crate::memory::{Memory, Pool};
 use crate::session::Heard;
 
 fn hub() -> Hub {
@@ -125,6 +124,26 @@ fn only_what_runs_is_paused_and_only_what_is_paused_goes_on() {
 }
 
 #[test]
+fn a_guest_is_asked_for_memory_through_its_balloon() {
+    let (mut hub, outbox) = (hub(), Arc::new(Outbox::default()));
+    let request = |vm: &str| Request::Balloon { vm: vm.into(), bytes: 128 << 20 };
+    let command = Command::Balloon { vm: 1, bytes: 128 << 20 };
+    assert_eq!(ask(&mut hub, &outbox, request("two")), [Wish::Tell(command)]);
+    assert!(hub.hear(&reply(command, Outcome::Accepted)));
+    value::<()>(&outbox);
+    for (outcome, kind, what) in [
+        (Outcome::NoBalloon, Kind::NoBalloon, "VM `two` has no balloon"),
+        (Outcome::NotNow, Kind::NotNow, "VM `two` does not run"),
+    ] {
+        assert_eq!(ask(&mut hub, &outbox, request("two")), [Wish::Tell(command)]);
+        assert!(hub.hear(&reply(command, outcome)));
+        assert_eq!(refused(&outbox), (kind, what.into()));
+    }
+    assert_eq!(ask(&mut hub, &outbox, request("three")), []);
+    assert_eq!(refused(&outbox).0, Kind::NoSuchVm);
+}
+
+#[test]
 fn who_asks_for_memory_gets_what_the_hypervisor_says_then() {
     let (mut hub, outbox) = (hub(), Arc::new(Outbox::default()));
     let with_memory = || Request::List { memory: true };
@@ -136,23 +155,21 @@ fn who_asks_for_memory_gets_what_the_hypervisor_says_then() {
     assert_eq!(listed(), (None, None, None));
     hub.hear(&started(0, 1));
     assert_eq!(ask(&mut hub, &outbox, with_memory()), [Wish::Tell(Command::Memory)]);
-    hub.hear(&Heard::Memory { vm: 0, bytes: 4, limit: 8, waits: true });
+    let memory = |bytes, limit, waits| Memory { bytes, limit, waits };
+    hub.hear(&Heard::Memory { vm: 0, memory: memory(4, 8, true) });
     // Others neither wait nor see the half of it.
     ask(&mut hub, &outbox, Request::List { memory: false });
     assert_eq!(listed(), (None, None, None));
-    for strange in [
-        Heard::Memory { vm: 2, bytes: 1, limit: 1, waits: false },
-        Heard::Memory { vm: 255, bytes: 1, limit: 0, waits: false },
-    ] {
-        hub.hear(&strange);
+    for (vm, limit) in [(2, 1), (255, 0)] {
+        hub.hear(&Heard::Memory { vm, memory: memory(1, limit, false) });
     }
-    hub.hear(&Heard::Memory { vm: 1, bytes: 0, limit: 2, waits: false });
-    hub.hear(&Heard::Pool { bytes: 16, free: 12 });
+    hub.hear(&Heard::Memory { vm: 1, memory: memory(0, 2, false) });
+    let pool = Pool { bytes: 16, free: 12 };
+    hub.hear(&Heard::Pool(pool));
     assert_eq!(ask(&mut hub, &outbox, with_memory()), [], "it is asked once for all");
     hub.hear(&reply(Command::Memory, Outcome::Accepted));
-    let memory = |bytes, limit, waits| Some(Memory { bytes, limit, waits });
     for _ in 0..2 {
-        assert_eq!(listed(), (memory(4, 8, true), memory(0, 2, false), Some(Pool { bytes: 16, free: 12 })));
+        assert_eq!(listed(), (Some(memory(4, 8, true)), Some(memory(0, 2, false)), Some(pool)));
     }
     hub.hear(&reply(Command::Memory, Outcome::Accepted));
     ask(&mut hub, &outbox, Request::List { memory: false });

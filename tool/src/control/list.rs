@@ -2,6 +2,7 @@
 //! `turnstile ls`: the machines that run, what their VMs do, and the services that serve those.
 
 use serde::Serialize;
+use turnstile_link::{Memory, Pool};
 
 use super::find::{self, Found};
 use super::protocol::Request;
@@ -10,7 +11,7 @@ use crate::cli;
 use crate::config::show_size;
 use crate::failure::{Context, Result};
 use crate::layout::Layout;
-use crate::memory::{Memory, Pool};
+use crate::memory::memory_text;
 use crate::sheet::{Column, Sheet};
 use crate::ui;
 
@@ -68,7 +69,7 @@ fn sheet(machines: &[Listed]) -> Sheet {
             Listed::Machine(machine) => {
                 let mut head = [machine.name.clone(), duration(machine.seconds)];
                 for vm in &machine.vms {
-                    let memory = vm.memory.map(Memory::text).unwrap_or_default();
+                    let memory = vm.memory.map(memory_text).unwrap_or_default();
                     let numbers = [memory, vm.vcpus.to_string(), vm.starts.to_string()];
                     let failed = vm.failure.as_ref().map(|why| format!(": it does not start: {why}"));
                     let own = [vm.name.clone(), format!("{}{}", vm.state.name(), failed.unwrap_or_default())];
@@ -88,7 +89,7 @@ fn sheet(machines: &[Listed]) -> Sheet {
 fn pool_row(pool: Pool) -> [String; 5] {
     let taken = Memory { bytes: pool.bytes.saturating_sub(pool.free), limit: pool.bytes, waits: false };
     let free = format!("{} free", show_size(pool.free));
-    [String::new(), String::new(), "(pool)".to_owned(), free, taken.text()]
+    [String::new(), String::new(), "(pool)".to_owned(), free, memory_text(taken)]
 }
 
 /// The names of the services of a VM, and how often they have crashed.

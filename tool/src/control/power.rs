@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `turnstile start`, `stop`, `restart`, `pause` and `resume`: commands for the VMs of a machine that runs. Each returns when it is done.
-//! `kill-service` returns when the hypervisor has accepted it.
+//! `kill-service` and `balloon` return when the hypervisor has accepted them.
 
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,13 @@ pub fn stop(layout: &Layout, options: &cli::OfMachine) -> Result<()> {
 pub fn kill_service(layout: &Layout, options: &cli::KillService) -> Result<()> {
     let mut client = find(layout, Some(&options.machine), "by its whole name or its process")?;
     let request = Request::KillService { service: options.service.clone() };
+    client.ask::<()>(&request)?.ok_or_else(|| ended(&client))
+}
+
+/// `balloon`
+pub fn balloon(layout: &Layout, options: &cli::Balloon) -> Result<()> {
+    let mut client = find(layout, Some(&options.machine), "by its whole name or its process")?;
+    let request = Request::Balloon { vm: options.vm.clone(), bytes: options.size };
     client.ask::<()>(&request)?.ok_or_else(|| ended(&client))
 }
 

@@ -94,6 +94,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         vm: Option<String>,
     },
+    /// Asks the guest of a VM to make do with so much of its memory.
+    Balloon {
+        /// Which.
+        vm: String,
+        /// How many bytes it is to keep.
+        bytes: u64,
+    },
     /// Starts a service anew, whatever it does.
     KillService {
         /// Which.
@@ -138,6 +145,8 @@ pub enum Kind {
     NoSuchVm,
     /// The machine has no service of this name.
     NoSuchService,
+    /// The VM has no balloon.
+    NoBalloon,
     /// The VM's state does not allow it.
     NotNow,
     /// Too many clients are there.
@@ -180,6 +189,10 @@ mod tests {
             (r#"{"request":"pause","vm":"one"}"#, Request::Pause { vm: Some("one".into()) }),
             (r#"{"request":"resume"}"#, Request::Resume { vm: None }),
             (r#"{"request":"stop"}"#, Request::Stop { vm: None }),
+            (
+                r#"{"request":"balloon","vm":"one","bytes":134217728}"#,
+                Request::Balloon { vm: "one".into(), bytes: 128 << 20 },
+            ),
             (
                 r#"{"request":"kill-service","service":"console"}"#,
                 Request::KillService { service: "console".into() },

@@ -2,9 +2,7 @@
 //! What is known of a machine and its VMs.
 
 use serde::{Deserialize, Serialize};
-use turnstile_link::StopReason;
-
-use crate::memory::{Memory, Pool};
+use turnstile_link::{Memory, Pool, StopReason};
 
 /// A machine that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

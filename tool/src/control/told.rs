@@ -55,12 +55,19 @@ impl Wish {
         let Some(&(command, outcome)) = self.refused.first() else {
             return self.caller.answer(&Answer::Ok(Value::Null));
         };
-        let kind = if outcome == Outcome::NoSuchVm { Kind::NoSuchVm } else { Kind::NotNow };
+        let kind = match outcome {
+            Outcome::NoSuchVm => Kind::NoSuchVm,
+            Outcome::NoBalloon => Kind::NoBalloon,
+            _ => Kind::NotNow,
+        };
         let what = match (command, outcome) {
             (Command::KillService { .. }, _) => {
                 format!("the VM that service `{}` serves does not run", name(command))
             }
-            (Command::Stop { .. }, Outcome::NotNow) => format!("VM `{}` does not run", name(command)),
+            (_, Outcome::NoBalloon) => format!("VM `{}` has no balloon", name(command)),
+            (Command::Stop { .. } | Command::Balloon { .. }, Outcome::NotNow) => {
+                format!("VM `{}` does not run", name(command))
+            }
             _ => format!("the present state of VM `{}` does not allow this", name(command)),
         };
         self.caller.answer(&Answer::Error(Refusal { kind, what, vms: Vec::new() }));

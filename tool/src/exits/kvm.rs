@@ -21,11 +21,6 @@ const LIMIT: Duration = Duration::from_secs(240);
 const MEMORY: u64 = 256;
 /// The parts of KVM's paravirtual interface, without the one that this is about.
 const OTHERS: &str = "clock,ipi,tlb-flush,steal-time,unhalt,poll-control";
-/// QEMU 10.0 delivers an interrupt that KVM injects a second time, at once and whatever RFLAGS.IF says, if a timer of the
-/// machine's rings before the guest has the next #VMEXIT or exception (docs/src/pv-eoi.md). In a handler that holds a lock Linux
-/// then waits for itself. A breakpoint at the beginning of the handlers is such an exception, and none that KVM intercepts; the
-/// reschedule interrupt's handler does not pass it.
-const PROBE: &str = "kprobe_event=p:enter,irq_enter_rcu+5 sysctl.debug.kprobes-optimization=0";
 
 /// Runs the load and returns the host's version with what it counted.
 pub fn count(layout: &Layout, qemu: &Qemu, subject: Subject, case: Case) -> Result<(String, Counts)> {
@@ -63,14 +58,15 @@ fn linux(host: kvm::Host, layout: &Layout, case: Case, folder: &Path) -> Result<
     kvm::boot_linux(host, layout, &debian, case.vcpus, folder, &linux_words(case))
 }
 
-/// What the monitor is told of Linux. The kernel and its command line are those that Turnstile has, but for [`PROBE`].
+/// What the monitor is told of Linux. The kernel and its command line are those that Turnstile has, but for [`kvm::PROBE`].
 fn linux_words(case: Case) -> String {
     let eoi = if case.pv_eoi { ",eoi" } else { "" };
     format!(
         "--events --settle={} --vcpus={} --memory={MEMORY} --paravirt={OTHERS}{eoi} \"--begin={LINUX_BEGIN}\" \
-         \"--end={LINUX_END}\" \"--cmdline=console=ttyS0 quiet {PROBE} turnstile.run=load,poweroff\"",
+         \"--end={LINUX_END}\" \"--cmdline=console=ttyS0 quiet {} turnstile.run=load,poweroff\"",
         kvm::SETTLE,
-        case.vcpus
+        case.vcpus,
+        kvm::PROBE
     )
 }
 

@@ -10,9 +10,9 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use turnstile_exitstat::{Exits, Reason};
+use turnstile_link::Memory;
 
 use super::states::{States, reasons};
-use crate::memory::Memory;
 use crate::top::reading::{Reading, VmReading};
 
 /// The buckets of a histogram: costs of so many significant bits have one each; smaller and larger ones share the first and the

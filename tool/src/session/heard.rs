@@ -2,7 +2,9 @@
 //! What is heard from a machine: the messages of the link, owned, and their form for programs.
 
 use serde::{Serialize, Serializer};
-use turnstile_link::{Command, Event, Events, Exits, Outcome, Statistics, StopReason, Up, VmState};
+use turnstile_link::{
+    Command, Event, Events, Exits, Memory, Outcome, Pool, Statistics, StopReason, Up, VmState,
+};
 
 /// Something that was heard from the machine, owned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -168,20 +170,12 @@ pub enum Heard {
     Memory {
         /// The VM.
         vm: u8,
-        /// How many bytes it has now.
-        bytes: u64,
-        /// How many it has at most.
-        limit: u64,
-        /// Whether it waits for more, because the pool is empty.
-        waits: bool,
+        /// Its memory.
+        #[serde(flatten)]
+        memory: Memory,
     },
     /// How much memory of the machine's pool is free.
-    Pool {
-        /// How many bytes the pool has.
-        bytes: u64,
-        /// How many of them no VM has.
-        free: u64,
-    },
+    Pool(Pool),
     /// The answer to a command.
     Reply {
         /// The command.
@@ -223,7 +217,7 @@ impl Heard {
             Heard::Text { .. }
             | Heard::Hello { .. }
             | Heard::Fault { .. }
-            | Heard::Pool { .. }
+            | Heard::Pool(_)
             | Heard::Reply { .. }
             | Heard::Done { .. } => None,
         }
@@ -251,6 +245,7 @@ fn serialize_outcome<S: Serializer>(
         Outcome::NotNow => "not-now",
         Outcome::NotKept => "not-kept",
         Outcome::NoSuchService => "no-such-service",
+        Outcome::NoBalloon => "no-balloon",
     })
 }
 
@@ -296,8 +291,8 @@ impl From<Up<'_>> for Heard {
             Up::Statistics(statistics) => Heard::Statistics(statistics),
             Up::Exits(exits) => Heard::Exits(exits),
             Up::Events(events) => Heard::Events(events),
-            Up::Memory { vm, bytes, limit, waits } => Heard::Memory { vm, bytes, limit, waits },
-            Up::Pool { bytes, free } => Heard::Pool { bytes, free },
+            Up::Memory { vm, memory } => Heard::Memory { vm, memory },
+            Up::Pool(pool) => Heard::Pool(pool),
             Up::Reply { command, outcome } => Heard::Reply { command, outcome },
             Up::Room { vm, bytes } => Heard::Room { vm, bytes },
             Up::Port { vm, port, bytes } => Heard::Port { vm, port, bytes: bytes.to_vec() },
@@ -321,9 +316,10 @@ mod tests {
         assert_eq!(json, r#"{"type":"paused","vm":1}"#);
         let json = serde_json::to_string(&Heard::Resumed { vm: 1, microseconds: 7 }).unwrap();
         assert_eq!(json, r#"{"type":"resumed","vm":1,"microseconds":7}"#);
-        let json = serde_json::to_string(&Heard::Memory { vm: 1, bytes: 2, limit: 4, waits: false }).unwrap();
+        let memory = Memory { bytes: 2, limit: 4, waits: false };
+        let json = serde_json::to_string(&Heard::Memory { vm: 1, memory }).unwrap();
         assert_eq!(json, r#"{"type":"memory","vm":1,"bytes":2,"limit":4,"waits":false}"#);
-        let json = serde_json::to_string(&Heard::Pool { bytes: 8, free: 6 }).unwrap();
+        let json = serde_json::to_string(&Heard::Pool(Pool { bytes: 8, free: 6 })).unwrap();
         assert_eq!(json, r#"{"type":"pool","bytes":8,"free":6}"#);
         let json = serde_json::to_string(&Heard::Console { vm: 2, text: b"a\n".to_vec() }).unwrap();
         assert_eq!(json, r#"{"type":"console","vm":2,"text":"a\n"}"#);

@@ -29,15 +29,23 @@ pub fn available() -> bool {
 pub struct Apt {
     folder: PathBuf,
     architecture: Option<&'static str>,
+    /// The release whose packages are preferred.
+    release: String,
 }
 
 impl Apt {
     /// Prepares an apt for packages of a foreign architecture: it sees none of the system's packages.
     pub fn foreign(folder: &Path, architecture: &'static str, release: &str) -> Result<Self> {
-        let apt = Self::prepare(folder, Some(architecture))?;
+        let mut apt = Self::prepare(folder, Some(architecture))?;
+        release.clone_into(&mut apt.release);
         fs::write(apt.folder.join("status"), "").context(|| "cannot prepare apt's folder".into())?;
         apt.write_source("debian.list", &mirror()?, release)?;
         Ok(apt)
+    }
+
+    /// Adds a release, for packages that the preferred one does not have.
+    pub fn add(&self, release: &str) -> Result<()> {
+        self.write_source("more.list", &mirror()?, release)
     }
 
     /// Prepares an apt for this machine: the system's own Debian sources, and `release` beside them.
@@ -63,7 +71,7 @@ impl Apt {
             return Err(Failure::missing("the keys of Debian's archive are not installed")
                 .help("apt-get install debian-archive-keyring"));
         }
-        let apt = Apt { folder: folder.to_path_buf(), architecture };
+        let apt = Apt { folder: folder.to_path_buf(), architecture, release: String::new() };
         for name in ["lists/partial", "archives/partial", "sources"] {
             let path = folder.join(name);
             fs::create_dir_all(&path).context(|| format!("cannot create {}", path.display()))?;
@@ -110,6 +118,7 @@ impl Apt {
             options.push(format!("Dir::State::status={folder}/status"));
             options.push(format!("APT::Architecture={architecture}"));
             options.push(format!("APT::Architectures::={architecture}"));
+            options.push(format!("APT::Default-Release={}", self.release));
             // Without this a list that cannot be fetched is a warning; of the system's own lists that is enough.
             options.push("APT::Update::Error-Mode=any".to_owned());
         }

@@ -27,6 +27,17 @@ pub struct Fetch {
 impl Fetch {
     /// Begins the step of this title, and reads the lists of a release.
     pub fn begin(folder: &Path, title: String, isa: Isa, release: &str) -> Result<Self> {
+        Self::begin_upon(folder, title, isa, release, None)
+    }
+
+    /// The same of a release that has not all of its packages itself: the others are those of `base`.
+    pub fn begin_upon(
+        folder: &Path,
+        title: String,
+        isa: Isa,
+        release: &str,
+        base: Option<&str>,
+    ) -> Result<Self> {
         if find_program("dpkg-deb").is_none() {
             return Err(Failure::missing(
                 "dpkg-deb is not on this machine, and Debian's packages are unpacked with it",
@@ -39,6 +50,7 @@ impl Fetch {
         // An interrupted fetch may have left packages of another day.
         let _ = fs::remove_dir_all(&lists);
         let apt = Apt::foreign(&lists, isa.debian(), release)?;
+        base.map_or(Ok(()), |base| apt.add(base))?;
         step.detail("reading the package lists");
         apt.update()?;
         Ok(Self { apt, step, lists, packages: folder.join("packages") })

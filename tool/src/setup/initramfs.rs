@@ -35,8 +35,9 @@ pub fn write(busybox: &Path, file: &Path) -> Result<()> {
     crate::layout::write_atomically(file, &bytes)
 }
 
-/// The folders of a host whose files are programs and what is linked with them.
-const PROGRAMS: [&str; 2] = ["bin", "lib"];
+/// The folders of a host whose files are programs and what is linked with them, and the one of what programs read.
+const PROGRAMS: [&str; 3] = ["bin", "lib", "lib64"];
+const SHARE: &str = "share";
 
 /// An initramfs for a host that runs one program and what that starts: the program is `/init`. `files` are further ones
 /// with their names; those in `modules/` are for the kernel, in the order in which it is to load them, and those in `bin/` and `lib/`
@@ -45,8 +46,10 @@ pub fn host(program: &[u8], files: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
     let is_in = |folder: &str, name: &str| name.split_once('/').is_some_and(|(first, _)| first == folder);
     let build = || {
         let has = |folder: &&str| files.iter().any(|(name, _)| is_in(folder, name));
-        let folders: Vec<&str> =
-            ["dev", "modules", "proc", "sys"].into_iter().chain(PROGRAMS.into_iter().filter(has)).collect();
+        let folders: Vec<&str> = ["dev", "modules", "proc", "sys"]
+            .into_iter()
+            .chain(PROGRAMS.into_iter().chain([SHARE]).filter(has))
+            .collect();
         let mut archive = Archive::new(&folders)?;
         archive.entry("init", PROGRAM, None, program)?;
         for (name, content) in files {
@@ -208,11 +211,14 @@ mod tests {
         assert_eq!((found[5].1, found[5].2.as_slice()), (PROGRAM, &b"monitor"[..]));
         assert_eq!(found[6].2, b"guest's image");
         assert_eq!(entries(&host(b"monitor", &[]).unwrap()).len(), 6);
-        let others = ["bin/qemu", "lib/libc.so.6", "library"].map(|name| (name.to_owned(), b"x".to_vec()));
+        let others = ["bin/qemu", "lib/libc.so.6", "lib64/ld64.so.2", "share/vof.bin", "library"]
+            .map(|name| (name.to_owned(), b"x".to_vec()));
         let found = entries(&host(b"monitor", &others).unwrap());
         let modes: Vec<_> = found.iter().skip(4).map(|entry| (entry.0.as_str(), entry.1)).collect();
-        let folders = [("bin", DIRECTORY), ("lib", DIRECTORY), ("dev/console", CHARACTER_DEVICE)];
-        let files = [("init", PROGRAM), ("bin/qemu", PROGRAM), ("lib/libc.so.6", PROGRAM), ("library", FILE)];
-        assert_eq!(modes, [&folders[..], &files].concat());
+        let folders = ["bin", "lib", "lib64", "share"].map(|name| (name, DIRECTORY));
+        let programs = ["init", "bin/qemu", "lib/libc.so.6", "lib64/ld64.so.2"].map(|name| (name, PROGRAM));
+        let files = ["share/vof.bin", "library"].map(|name| (name, FILE));
+        let console = [("dev/console", CHARACTER_DEVICE)];
+        assert_eq!(modes, [&folders[..], &console, &programs, &files].concat());
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Debian's QEMU for arm64, the monitor of KVM's guests that have disks and networks: the program and the libraries that it is linked with,
-//! downloaded once into the cache as an ordinary user.
+//! Debian's QEMU, the monitor of KVM's guests that have disks and networks: the program, the libraries that it is linked with, and the
+//! firmware of its guests, downloaded once into the cache as an ordinary user.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -20,13 +20,62 @@ use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
 
-/// The release: fixed, whatever this machine runs, so that figures stay comparable.
-const RELEASE: &str = "trixie";
-const PACKAGE: &str = "qemu-system-arm";
-/// Where the program is in its package.
-const PROGRAM: &str = "usr/bin/qemu-system-aarch64";
-/// Where libraries are in theirs.
-const LIBRARIES: [&str; 4] = ["usr/lib/aarch64-linux-gnu", "lib/aarch64-linux-gnu", "usr/lib", "lib"];
+/// The package with the firmware of guests.
+const FIRMWARE_PACKAGE: &str = "qemu-system-data";
+/// Where firmware is in its package.
+const FIRMWARE_FOLDER: &str = "usr/share/qemu";
+
+/// What QEMU is on an architecture.
+struct Parts {
+    /// The release: fixed, whatever this machine runs, so that figures stay comparable.
+    release: &'static str,
+    /// The release upon which that is made, if it has not all of its packages itself.
+    base: Option<&'static str>,
+    /// The package.
+    package: &'static str,
+    /// The program in it.
+    program: &'static str,
+    /// The folder of libraries that packages for the architecture have.
+    libraries: &'static str,
+    /// Where the kernel looks for the program that loads libraries, if not among them.
+    loader: Option<&'static str>,
+    /// The firmware that a guest needs.
+    firmware: &'static [&'static str],
+}
+
+impl Parts {
+    fn of(isa: Isa) -> Self {
+        match isa {
+            Isa::Arm64 => Self {
+                release: "trixie",
+                base: None,
+                package: "qemu-system-arm",
+                program: "usr/bin/qemu-system-aarch64",
+                libraries: "aarch64-linux-gnu",
+                loader: None,
+                firmware: &[],
+            },
+            Isa::Power64 => Self {
+                release: "bookworm-backports",
+                base: Some("bookworm"),
+                package: "qemu-system-ppc",
+                program: "usr/bin/qemu-system-ppc64",
+                libraries: "powerpc64le-linux-gnu",
+                loader: Some("lib64/ld64.so.2"),
+                firmware: &["vof.bin"],
+            },
+            Isa::X86_64 => Self {
+                release: "trixie",
+                base: None,
+                package: "qemu-system-x86",
+                program: "usr/bin/qemu-system-x86_64",
+                libraries: "x86_64-linux-gnu",
+                loader: Some("lib64/ld-linux-x86-64.so.2"),
+                firmware: &["bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin"],
+            },
+        }
+    }
+}
 
 /// QEMU in the cache.
 #[derive(Clone, Debug)]
@@ -35,6 +84,8 @@ pub struct Monitor {
     /// The version of its authors, without Debian's: `10.0.13`.
     pub version: String,
     libraries: Vec<String>,
+    loader: Option<&'static str>,
+    firmware: &'static [&'static str],
 }
 
 /// What is written beside the files.
@@ -45,59 +96,91 @@ struct Contents {
 }
 
 impl Monitor {
+    /// Where it finds the firmware of guests.
+    pub const SHARE: &str = "share";
+
     /// The files of an initramfs in which it runs: the program is `/bin/qemu`, and its libraries are where it looks for them.
     pub fn files(&self) -> Vec<(String, PathBuf)> {
-        let library = |name: &String| (format!("lib/{name}"), self.folder.join("lib").join(name));
         let program = ("bin/qemu".to_owned(), self.folder.join("qemu"));
-        std::iter::once(program).chain(self.libraries.iter().map(library)).collect()
+        let library = |name: &String| (format!("lib/{name}"), self.folder.join("lib").join(name));
+        let loader = |path: &str| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            (path.to_owned(), self.folder.join("lib").join(name))
+        };
+        let firmware = |name: &&str| {
+            let name = format!("{}/{name}", Self::SHARE);
+            let file = self.folder.join(&name);
+            (name, file)
+        };
+        let more = self.loader.into_iter().map(loader).chain(self.firmware.iter().map(firmware));
+        std::iter::once(program).chain(self.libraries.iter().map(library)).chain(more).collect()
     }
 }
 
 /// Returns QEMU, downloading it if it is not in the cache.
-pub fn ensure(layout: &Layout) -> Result<Monitor> {
-    let folder = layout.cache().join("debian").join(Isa::Arm64.debian()).join("peers/qemu");
+pub fn ensure(layout: &Layout, isa: Isa) -> Result<Monitor> {
+    let folder = layout.cache().join("debian").join(isa.debian()).join("peers/qemu");
+    let parts = Parts::of(isa);
     let _lock = Lock::take(&folder, "lock")?;
-    if let Some(monitor) = cached(&folder) {
+    if let Some(monitor) = cached(&folder, &parts) {
         return Ok(monitor);
     }
-    fetch(&folder).map_err(|failure| failure.context_line("Debian's QEMU for arm64 cannot be fetched"))?;
-    cached(&folder).ok_or_else(|| Failure::failed("Debian's QEMU is not where it was stored"))
+    fetch(&folder, isa, &parts).map_err(|failure| {
+        failure.context_line(&format!("Debian's QEMU for {} cannot be fetched", isa.debian()))
+    })?;
+    cached(&folder, &parts).ok_or_else(|| Failure::failed("Debian's QEMU is not where it was stored"))
 }
 
-fn cached(folder: &Path) -> Option<Monitor> {
+fn cached(folder: &Path, parts: &Parts) -> Option<Monitor> {
     let text = fs::read_to_string(folder.join("contents.json")).ok()?;
     let Contents { package, libraries } = serde_json::from_str(&text).ok()?;
-    let monitor = Monitor { folder: folder.to_path_buf(), version: upstream(&package)?, libraries };
+    let &Parts { loader, firmware, .. } = parts;
+    let version = upstream(&package)?;
+    let monitor = Monitor { folder: folder.to_path_buf(), version, libraries, loader, firmware };
     monitor.files().iter().all(|(_, file)| file.is_file()).then_some(monitor)
 }
 
-fn fetch(folder: &Path) -> Result<()> {
-    let title = "fetching Debian's QEMU for arm64, a monitor for KVM".to_owned();
-    let fetch = Fetch::begin(folder, title, Isa::Arm64, RELEASE)?;
-    let files = fetch.download_with_dependencies("downloading it and what it needs", &[PACKAGE])?;
+fn fetch(folder: &Path, isa: Isa, parts: &Parts) -> Result<()> {
+    let title = format!("fetching Debian's QEMU for {}, a monitor for KVM", isa.debian());
+    let fetch = Fetch::begin_upon(folder, title, isa, parts.release, parts.base)?;
+    let files = fetch
+        .download_with_dependencies("downloading it and what it needs", &[parts.package, FIRMWARE_PACKAGE])?;
     let root = folder.join("unpacked");
     // What an interrupted run left is of unknown age.
     let _ = fs::remove_dir_all(&root);
     for file in &files {
         run(Command::new("dpkg-deb").arg("-x").arg(file).arg(&root))?;
     }
+    let package = file_name(find(&files, parts.package)?);
+    store(folder, &root, parts, package)?;
+    fs::remove_dir_all(&root).context(|| format!("cannot remove {}", root.display()))?;
+    fetch.done();
+    Ok(())
+}
+
+/// Stores what is needed of the unpacked packages.
+fn store(folder: &Path, root: &Path, parts: &Parts, package: String) -> Result<()> {
     let read = |file: &Path| fs::read(file).context(|| format!("cannot read {}", file.display()));
-    let program = read(&root.join(PROGRAM))?;
+    let program = read(&root.join(parts.program))?;
+    let own = ["usr/lib", "lib"].map(|place| format!("{place}/{}", parts.libraries));
+    let places = [&own[0], &own[1], "usr/lib", "lib"];
     let libraries = closure(&program, |name| {
-        let found = LIBRARIES.iter().map(|place| root.join(place).join(name)).find(|file| file.is_file());
-        read(&found.ok_or_else(|| Failure::failed(format!("{PACKAGE} needs {name}, which no package has")))?)
+        let found = places.iter().map(|place| root.join(place).join(name)).find(|file| file.is_file());
+        read(&found.ok_or_else(|| {
+            Failure::failed(format!("{} needs {name}, which no package has", parts.package))
+        })?)
     })?;
     write_atomically(&folder.join("qemu"), &program)?;
     for (name, bytes) in &libraries {
         write_atomically(&folder.join("lib").join(name), bytes)?;
     }
-    let contents =
-        Contents { package: file_name(find(&files, PACKAGE)?), libraries: libraries.into_keys().collect() };
+    for name in parts.firmware {
+        let bytes = read(&root.join(FIRMWARE_FOLDER).join(name))?;
+        write_atomically(&folder.join(Monitor::SHARE).join(name), &bytes)?;
+    }
+    let contents = Contents { package, libraries: libraries.into_keys().collect() };
     let text = serde_json::to_string_pretty(&contents).context(|| "cannot describe QEMU".into())?;
-    write_atomically(&folder.join("contents.json"), text.as_bytes())?;
-    fs::remove_dir_all(&root).context(|| format!("cannot remove {}", root.display()))?;
-    fetch.done();
-    Ok(())
+    write_atomically(&folder.join("contents.json"), text.as_bytes())
 }
 
 /// The libraries that a program needs, and those that they need, by name; `look` finds one.
@@ -138,6 +221,23 @@ mod tests {
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(needed(&own).unwrap().iter().any(|name| name.starts_with("libc.so")));
         assert!(needed(b"#!/bin/sh").is_err());
+    }
+
+    #[test]
+    fn the_loader_and_firmware_are_where_they_are_looked_for() {
+        let Parts { loader, firmware, .. } = Parts::of(Isa::Power64);
+        let libraries = vec!["ld64.so.2".to_owned()];
+        let folder = PathBuf::from("q");
+        let files = Monitor { folder, version: "1".to_owned(), libraries, loader, firmware }.files();
+        let files: Vec<_> =
+            files.iter().map(|(name, file)| (name.as_str(), file.to_str().unwrap())).collect();
+        let expected = [
+            ("bin/qemu", "q/qemu"),
+            ("lib/ld64.so.2", "q/lib/ld64.so.2"),
+            ("lib64/ld64.so.2", "q/lib/ld64.so.2"),
+            ("share/vof.bin", "q/share/vof.bin"),
+        ];
+        assert_eq!(files, expected);
     }
 
     #[test]

@@ -32,6 +32,8 @@ struct Source {
     debug: Option<&'static str>,
     /// Files of the package.
     files: &'static [File],
+    /// Further ones, which only the rows of disks and networks need.
+    devices: &'static [File],
     /// Files of the package with the symbols.
     symbols: &'static [File],
 }
@@ -47,20 +49,23 @@ const LINUX: Source = Source {
     meta: "linux-image-cloud-arm64",
     prefix: "linux-image-",
     debug: None,
-    files: &[
-        ("boot/vmlinuz-", "linux"),
-        ("lib/modules/*/kernel/drivers/block/brd.ko", RAM_DISKS),
-        ("lib/modules/*/kernel/net/llc/llc.ko", NETWORKS[0]),
-        ("lib/modules/*/kernel/net/802/stp.ko", NETWORKS[1]),
-        ("lib/modules/*/kernel/net/bridge/bridge.ko", NETWORKS[2]),
-        ("lib/modules/*/kernel/drivers/net/tun.ko", NETWORKS[3]),
-        ("lib/modules/*/kernel/drivers/net/tap.ko", NETWORKS[4]),
-        ("lib/modules/*/kernel/drivers/vhost/vhost_iotlb.ko", NETWORKS[5]),
-        ("lib/modules/*/kernel/drivers/vhost/vhost.ko", NETWORKS[6]),
-        ("lib/modules/*/kernel/drivers/vhost/vhost_net.ko", NETWORKS[7]),
-    ],
+    files: &[("boot/vmlinuz-", "linux")],
+    devices: &DEVICES,
     symbols: &[],
 };
+
+/// The modules of a host whose guests have disks and networks.
+const DEVICES: [File; 9] = [
+    ("lib/modules/*/kernel/drivers/block/brd.ko", RAM_DISKS),
+    ("lib/modules/*/kernel/net/llc/llc.ko", NETWORKS[0]),
+    ("lib/modules/*/kernel/net/802/stp.ko", NETWORKS[1]),
+    ("lib/modules/*/kernel/net/bridge/bridge.ko", NETWORKS[2]),
+    ("lib/modules/*/kernel/drivers/net/tun.ko", NETWORKS[3]),
+    ("lib/modules/*/kernel/drivers/net/tap.ko", NETWORKS[4]),
+    ("lib/modules/*/kernel/drivers/vhost/vhost_iotlb.ko", NETWORKS[5]),
+    ("lib/modules/*/kernel/drivers/vhost/vhost.ko", NETWORKS[6]),
+    ("lib/modules/*/kernel/drivers/vhost/vhost_net.ko", NETWORKS[7]),
+];
 
 /// The file with the driver of disks in memory. Its name does not begin with a digit: only the rows of disks need it.
 const RAM_DISKS: &str = "brd";
@@ -71,7 +76,7 @@ const LINUX_6_1: Source = Source {
     name: "linux-6.1",
     title: "Debian's Linux kernel 6.1, a KVM host",
     release: "bookworm",
-    files: &[("boot/vmlinuz-", "linux")],
+    devices: &[],
     ..LINUX
 };
 
@@ -94,6 +99,7 @@ const LINUX_6_1_X86: Source = Source {
     name: "linux-6.1",
     title: "Debian's Linux kernel 6.1, a KVM host",
     release: "bookworm",
+    devices: &[],
     ..LINUX_X86
 };
 
@@ -119,6 +125,7 @@ const XEN: Source = Source {
     prefix: "xen-hypervisor-4",
     debug: Some("-dbg"),
     files: &[("boot/xen-", "xen")],
+    devices: &[],
     symbols: &[("usr/lib/debug/boot/xen-syms-", "xen-syms")],
 };
 
@@ -235,7 +242,12 @@ fn ensure(layout: &Layout, source: &Source) -> Result<Peer> {
 fn cached(folder: &Path, source: &Source) -> Option<Peer> {
     let versions: Versions =
         serde_json::from_str(&fs::read_to_string(folder.join("versions.json")).ok()?).ok()?;
-    let complete = source.files.iter().chain(source.symbols).all(|(_, name)| folder.join(name).is_file());
+    let complete = source
+        .files
+        .iter()
+        .chain(source.devices)
+        .chain(source.symbols)
+        .all(|(_, name)| folder.join(name).is_file());
     let version = upstream(&versions.package)?;
     complete.then(|| Peer { folder: folder.to_path_buf(), version })
 }
@@ -246,7 +258,7 @@ fn fetch(folder: &Path, source: &Source) -> Result<()> {
     let debug = source.debug.map(|suffix| format!("{package}{suffix}"));
     let wanted: Vec<&str> = std::iter::once(package.as_str()).chain(debug.as_deref()).collect();
     let files = fetch.download(format!("downloading {package}"), &wanted)?;
-    for (name, inside) in wanted.iter().zip([source.files, source.symbols]) {
+    for (name, inside) in wanted.iter().zip([&[source.files, source.devices].concat(), source.symbols]) {
         debian::unpack_all(find(&files, name)?, inside, folder)?;
     }
     // A table of symbols belongs to the kernel that was here before.

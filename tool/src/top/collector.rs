@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use turnstile_exitstat::{BUCKETS, Event, Exits, Reason};
-use turnstile_link::{Command, Outcome};
+use turnstile_link::{Command, Memory, Outcome, Pool};
 
 use super::reading::{Reading, ReasonReading, SCHEMA, ServiceReading, VcpuReading, VmReading};
-use crate::memory::{Memory, Pool};
 use crate::session::Heard;
 
 /// Puts a reading together from what is heard.
@@ -82,10 +81,8 @@ impl Collector {
                 let reading = ServiceReading { name: name.clone(), crashes, exits, ticks };
                 self.parts.entry(vm).or_default().services.insert(service, reading);
             }
-            Heard::Memory { vm, bytes, limit, waits } => {
-                self.parts.entry(vm).or_default().memory = Some(Memory { bytes, limit, waits });
-            }
-            Heard::Pool { bytes, free } => self.pool = Some(Pool { bytes, free }),
+            Heard::Memory { vm, memory } => self.parts.entry(vm).or_default().memory = Some(memory),
+            Heard::Pool(pool) => self.pool = Some(pool),
             Heard::Reply { command: Command::Statistics { vm }, outcome } => {
                 let before = self.missing.len();
                 self.missing.retain(|&missing| missing != vm);
@@ -165,9 +162,9 @@ pub(crate) mod tests {
         assert_eq!(told, [Command::Memory, Command::Statistics { vm: 0 }, Command::Statistics { vm: 1 }]);
         assert!(collector.begin().is_empty(), "one at a time");
         let mut line = vec![
-            Heard::Memory { vm: 0, bytes: 64 << 20, limit: 64 << 20, waits: false },
-            Heard::Memory { vm: 1, bytes: 6 << 20, limit: 512 << 20, waits: true },
-            Heard::Pool { bytes: 1 << 30, free: 1018 << 20 },
+            Heard::Memory { vm: 0, memory: Memory { bytes: 64 << 20, limit: 64 << 20, waits: false } },
+            Heard::Memory { vm: 1, memory: Memory { bytes: 6 << 20, limit: 512 << 20, waits: true } },
+            Heard::Pool(Pool { bytes: 1 << 30, free: 1018 << 20 }),
             Heard::Reply { command: Command::Memory, outcome: Outcome::Accepted },
         ];
         for vcpu in 0..2 {

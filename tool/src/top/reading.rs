@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use turnstile_exitstat::{Exits, Reason};
+use turnstile_link::{Memory, Pool};
 
-use crate::memory::{Memory, Pool};
+use crate::memory::{memory_text, pool_text};
 
 /// The version of the JSON.
 pub const SCHEMA: u32 = 2;
@@ -128,8 +129,8 @@ impl Reading {
     pub fn memory(&self, only: Option<usize>) -> impl Iterator<Item = (&str, String)> {
         let meant =
             self.vms.iter().enumerate().filter(move |(index, _)| only.is_none_or(|only| only == *index));
-        let vms = meant.filter_map(|(_, vm)| Some((vm.name.as_str(), vm.memory?.text())));
-        vms.chain(self.pool.map(|pool| ("(pool)", pool.text())))
+        let vms = meant.filter_map(|(_, vm)| Some((vm.name.as_str(), memory_text(vm.memory?))));
+        vms.chain(self.pool.map(|pool| ("(pool)", pool_text(pool))))
     }
 
     /// Says whether no exit has ended between an earlier reading and this one.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_bundle::Bundle;
 use turnstile_link::{
-    Command, Decoder, Down, DownLink, Event, Exits, Item, MAX_BUCKETS, MAX_BYTES, Message, Outcome,
-    Statistics, StopReason, Up, VmState,
+    Command, Decoder, Down, DownLink, Event, Exits, Item, MAX_BUCKETS, MAX_BYTES, Memory, Message, Outcome,
+    Pool, Statistics, StopReason, Up, VmState,
 };
 
 /// More than a client's outbox and its socket hold.
@@ -217,9 +217,11 @@ fn statistics(bundle: &Bundle<'_>, vm: u8) {
 /// Answers as VMs that have 6 MiB each of a pool of 1 GiB.
 fn memory(bundle: &Bundle<'_>) {
     for (vm, spec) in bundle.vms().iter().enumerate() {
-        send(&Up::Memory { vm: vm as u8, bytes: 6 << 20, limit: spec.memory, waits: false });
+        let memory = Memory { bytes: 6 << 20, limit: spec.memory, waits: false };
+        send(&Up::Memory { vm: vm as u8, memory });
     }
-    send(&Up::Pool { bytes: 1 << 30, free: (1 << 30) - ((bundle.vms().len() as u64 * 6) << 20) });
+    let taken = (bundle.vms().len() as u64 * 6) << 20;
+    send(&Up::Pool(Pool { bytes: 1 << 30, free: (1 << 30) - taken }));
     send(&Up::Reply { command: Command::Memory, outcome: Outcome::Accepted });
 }
 

@@ -158,18 +158,16 @@ impl Demand {
         self.pooled(address).is_some_and(|pooled| unsafe { pooled.has::<Window>(address, attributes) })
     }
 
-    /// Gives whole blocks back to the pool, as [`Pooled::give_back`] does; returns how many.
+    /// Gives the whole blocks of these parts back to the pool, as [`Pooled::give_back`] does; returns how many.
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn give_back(&self, blocks: Range<u64>) -> u64 {
+    pub unsafe fn give_back(&self, parts: &[Range<u64>]) -> u64 {
         let Some(pooled) = self.pooled.get() else { return 0 };
-        let part = blocks.start.max(self.ram.base)..blocks.end.min(self.ram.base + self.ram.size);
-        if part.start >= part.end {
-            return 0;
-        }
+        let Region { base, size } = self.ram;
+        let parts = parts.iter().map(|part| part.start.max(base)..part.end.min(base + size));
         // SAFETY: the caller's promise; as for `touch_pooled`.
-        unsafe { pooled.give_back::<Window>(part, coherence::ram(Stage2Attributes::RAM), forget) }
+        unsafe { pooled.give_back::<Window>(parts, coherence::ram(Stage2Attributes::RAM), forget) }
     }
 
     /// Does something with the tables, and the physical address of the block that contains `address`. The tables are those of a VM that
@@ -193,6 +191,8 @@ impl Demand {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use turnstile_arch_common::heap::Heap;
     use turnstile_arch_common::pooled::{Pool, Share};
     use turnstile_paging::{BLOCK, Memory, PageTable};
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(demand.reach(RAM.base + 3 * BLOCK), Err(Touch::Dry));
         fakes::take_instructions();
         // SAFETY: nobody uses the tables of the test.
-        let give_back = |blocks| unsafe { demand.give_back(blocks) };
+        let give_back = |part| unsafe { demand.give_back(slice::from_ref(&part)) };
         assert_eq!((give_back(0..RAM.base), give_back(RAM.base + RAM.size..u64::MAX)), (0, 0));
         assert_eq!(fakes::take_instructions(), [""; 0]);
         assert_eq!((give_back(0..RAM.base + BLOCK), pool.free()), (1, 1));

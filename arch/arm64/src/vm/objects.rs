@@ -246,11 +246,11 @@ impl Vm {
         self.demand.has(address)
     }
 
-    /// Gives whole blocks of its memory back to the pool that they came from; returns how many. For who came out last in a pause, while all
+    /// Gives the whole blocks of these parts of its memory back to the pool that they came from; returns how many. For who came out last in a pause, while all
     /// vCPUs are out, when no service reaches these blocks any more.
-    pub fn give_back(&self, blocks: Range<u64>) -> u64 {
+    pub fn give_back(&self, parts: &[Range<u64>]) -> u64 {
         // SAFETY: the caller's promise. EL2 keeps no addresses of the memory of guests.
-        unsafe { self.demand.give_back(blocks) }
+        unsafe { self.demand.give_back(parts) }
     }
 
     /// The VM was paused for so many ticks, of which its virtual counter shows nothing. Only while all its vCPUs are out of their

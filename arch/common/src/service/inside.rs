@@ -7,15 +7,14 @@ use core::sync::atomic::Ordering;
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 use turnstile_service::gate::Pending;
 
-use super::members::{Member, News, Reached, owners, senders};
+use super::demand::{awaited, is_access};
+use super::members::{owners, senders};
 use super::space::answered;
-use super::{
-    ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Touch, Typed, Window,
-};
+use super::{ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Typed};
 
 /// Why a service is started anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Crash {
+pub(super) enum Crash {
     Fault,
     Late,
     Panic,
@@ -42,9 +41,6 @@ const ABSENT: Answer = Answer { value: u64::MAX, lines: 0, count: 0, words: [0; 
 /// How often an event is handed to a service that crashes on it.
 const TRIES: u32 = 2;
 
-/// How long what a service had no memory for waits, in nanoseconds.
-const STARVED: u64 = 1_000_000;
-
 /// How many crashes are reported one by one; later ones only if their number is a power of two.
 const REPORTED: u32 = 8;
 
@@ -62,7 +58,7 @@ impl<S: Space> Service<S> {
     }
 
     /// Leaves. What waits is wanted.
-    fn leave(&self, meanwhile: &mut impl Meanwhile) {
+    pub(super) fn leave(&self, meanwhile: &mut impl Meanwhile) {
         while let Some(pending) = self.gate.leave() {
             self.wanted.add(pending);
             match self.is_shared {
@@ -170,20 +166,8 @@ impl<S: Space> Service<S> {
     /// The same, where fewer instructions of the image are worth more than of the way.
     #[inline(never)] // Four callers.
     unsafe fn handle_apart(&self, event: Event, meanwhile: &mut impl Meanwhile) -> Answer {
-        let mut entered = None;
-        if self.begins.load(Ordering::Relaxed) == RUNS {
-            // SAFETY: the caller's promise; its memory has been begun.
-            match unsafe { self.space.ask(&event) } {
-                Ok(answer) => {
-                    // Nothing waits for memory: with that, it would have to begin anew.
-                    self.publish(&event, &answer, meanwhile);
-                    return answer;
-                }
-                Err(left) => entered = Some(left),
-            }
-        }
         // SAFETY: the caller's promise.
-        unsafe { self.handle_long(event, entered, meanwhile) }
+        unsafe { self.handle(&event, meanwhile, |answer| answer) }
     }
 
     /// The same, if it begins anew, or has not answered at once and was left as `entered` says.
@@ -275,113 +259,10 @@ impl<S: Space> Service<S> {
         ABSENT
     }
 
-    /// Has an event that needs no answer come again, when a pool may have memory for what it is about.
-    #[cold]
-    fn postpone(&self, event: &Event) {
-        self.starved.add(match event.kind() {
-            Some(Kind::Doorbell) => Pending::doorbells(event.0[1]),
-            Some(Kind::Interrupt) => Pending::INTERRUPT,
-            Some(Kind::Input) => Pending::INPUT,
-            _ => Pending::ALARM,
-        });
-        self.outside.alarm(S::now().saturating_add(STARVED));
-    }
-
-    /// Has what waited for memory come again: something was handled, so perhaps that can be, too. Not before, because of two events that both
-    /// find no memory each would have the other come again at once, without end.
-    fn take_up(&self) {
-        if self.starved.is_empty() {
-            return;
-        }
-        if let Some(pending) = self.starved.take() {
-            // Whoever is inside finds it on the way out, and that is the caller: the alarm that was to remind of it may be the program's now.
-            let _ = self.gate.post(pending);
-        }
-    }
-
-    /// A shared service goes on without a member whose memory the pool has no room for.
-    #[cold]
-    fn do_without(&self, member: usize) {
-        if self.is_shared {
-            let now = S::now();
-            self.members.lock().get_mut(member).into_iter().for_each(|member| member.be_absent(now));
-            self.remind();
-        }
-    }
-
-    /// Has somebody look when a member comes back, if one is absent: its guest may do nothing but wait. The program's own alarm is
-    /// [no later](Self::no_later).
-    #[cold]
-    fn remind(&self) {
-        let at = self.no_later(u64::MAX);
-        if at != u64::MAX {
-            self.outside.alarm(at);
-        }
-    }
-
-    /// Returns when the program's alarm goes off, which it wants at this time. It is the only one, so if a member is absent it reminds of that, too.
-    /// Events do not put it off, however many there are.
-    #[cold]
-    fn no_later(&self, at: u64) -> u64 {
-        self.members.lock().iter().filter_map(Member::absent_until).fold(at, u64::min)
-    }
-
-    /// Says whether one of these members is absent, a bit for each.
-    fn lacks(&self, members: u64) -> bool {
-        let is_absent = |(number, member): (usize, &Member)| member.is_absent() && members >> number & 1 != 0;
-        self.members.lock().iter().enumerate().any(is_absent)
-    }
-
-    /// Says whether it was these members, a bit for each, whose memory the pool had no room for just now. What they do is tried again, so they are
-    /// there while it is; others stay absent, and nobody answers for them.
-    fn is_reason(&self, members: u64) -> bool {
-        !self.is_shared || self.lacks(members)
-    }
-
-    /// Waits outside until the member is back whose guest waits for the answer to this event, and comes in again: so nobody has the service begin anew more
-    /// often than that. The service's own CPU waits for nobody: who [asks](Service::ask) it has waited.
-    #[cold]
-    fn await_return(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
-        let Some(until) = self.returns_at(event).filter(|_| !self.has_own_cpu()) else { return };
-        self.leave(meanwhile);
-        while S::now() < until || !self.gate.enter() {
-            meanwhile.wait();
-        }
-    }
-
-    /// Waits for the same before it asks the service's own CPU, and keeps nobody else from asking meanwhile.
-    #[cold]
-    #[inline(never)] // Others are not to pay for it.
-    pub(super) fn await_outside(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
-        if self.begins.load(Ordering::Relaxed) != RUNS
-            && let Some(until) = self.returns_at(event)
-        {
-            while S::now() < until {
-                meanwhile.wait();
-            }
-        }
-    }
-
-    /// Returns when the member is back whose guest waits for the answer to this event; `None` if it is there.
-    fn returns_at(&self, event: &Event) -> Option<u64> {
-        let awaited = awaited(event);
-        let until =
-            |(number, member): (usize, &Member)| member.absent_until().filter(|_| awaited >> number & 1 != 0);
-        self.members.lock().iter().enumerate().find_map(until)
-    }
-
-    /// Has members come back of which it is time, and others at once, a bit for each.
-    #[cold]
-    fn admit(&self, now: u64, at_once: u64) {
-        for (number, member) in self.members.lock().iter_mut().enumerate() {
-            member.come_back(now, at_once >> number & 1 != 0);
-        }
-    }
-
     /// What is kept may be the reason why it crashes on an event: it is forgotten. Of a shared service that is what is kept of those from
     /// whom the event came. Nothing is if it came from the device, which may be the reason, too.
     #[cold]
-    fn blame(&self, event: &Event) {
+    pub(super) fn blame(&self, event: &Event) {
         if self.is_of_device(event) {
             return self.device.iter().for_each(Device::failed);
         }
@@ -433,184 +314,12 @@ impl<S: Space> Service<S> {
         })
     }
 
-    /// Puts the memory back, unless it is only to know of members, and hands the service its first events.
-    #[cold]
-    unsafe fn begin(&self, meanwhile: &mut impl Meanwhile) -> Result<(), Crash> {
-        let begins = self.begins.load(Ordering::Relaxed);
-        if begins != CHANGED {
-            // SAFETY: the caller's promise.
-            unsafe { self.space.begin(begins == ANEW) };
-            let mut members = self.members.lock();
-            members.iter_mut().for_each(Member::forget_told);
-            if begins == EMPTY {
-                members.iter_mut().for_each(Member::forget_kept);
-            }
-            drop(members);
-            // SAFETY: as before.
-            unsafe { self.show_device(meanwhile)? };
-        }
-        // Who has left first: where its memory was, that of who has come may be, and the program may have noted places there.
-        // SAFETY: the caller's promise; the members' memory has been begun.
-        unsafe { self.tell_of_members(|news| news == News::Left, meanwhile)? };
-        // SAFETY: as before.
-        unsafe { self.tell_of_members(|_| true, meanwhile)? };
-        // As long as it does without somebody, each event looks whether that one comes back.
-        self.begins.store(if self.lacks(u64::MAX) { CHANGED } else { RUNS }, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Tells the program of the machine's device that it drives, which may interrupt then.
-    unsafe fn show_device(&self, meanwhile: &mut impl Meanwhile) -> Result<(), Crash> {
-        let Some(device) = self.device.as_ref().filter(|device| !device.is_given_up()) else { return Ok(()) };
-        // SAFETY: the caller's promise; its memory has been begun.
-        let shown = unsafe { self.show_parts(device, meanwhile) };
-        if shown.is_err_and(|crash| crash != Crash::Killed) {
-            device.failed();
-        }
-        match shown? {
-            // Also what had come to the life before, which did not handle it.
-            true => self.outside.unmask(),
-            false => self.outside.allow(false),
-        }
-        Ok(())
-    }
-
-    /// Hands the service the events of its device. Says whether it drives that.
-    unsafe fn show_parts(&self, device: &Device, meanwhile: &mut impl Meanwhile) -> Result<bool, Crash> {
-        for event in device.events() {
-            let [_, part, ..] = event.0;
-            if part == abi::DEVICE_READY {
-                self.outside.allow(true);
-            }
-            // SAFETY: the caller's promise; its memory has been begun.
-            let value = unsafe { self.show_part(&event, meanwhile)? };
-            if value == abi::UNDRIVEN || value == abi::LATER && part == abi::DEVICE_MEMORY {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Hands the service an event of its device, again and again while it has not handled that: a device takes its time to be reset and to begin.
-    /// Who waits for it is not to find one that is half there. Returns the answer's value.
-    unsafe fn show_part(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> Result<u64, Crash> {
-        let mut value = abi::LATER;
-        for _ in 0..abi::LATER_EVENTS {
-            // SAFETY: the caller's promise; its memory has been begun.
-            let answer = unsafe { self.first(event, meanwhile)? };
-            self.publish(event, &answer, meanwhile);
-            value = answer.value;
-            if value != abi::LATER {
-                break;
-            }
-        }
-        Ok(value)
-    }
-
-    /// Keeps its device from memory until it begins anew.
-    pub(super) fn silence(&self) {
-        if let Some(device) = &self.device {
-            self.outside.allow(false);
-            // Whoever begins anew unmasks it.
-            device.rest(false);
-        }
-    }
-
-    /// Tells the program its news of each member for as long as these are `wanted`.
-    ///
-    /// # Safety
-    /// As for [`Self::begin`], and the members' memory has been begun.
-    unsafe fn tell_of_members(
-        &self,
-        wanted: impl Fn(News) -> bool,
-        meanwhile: &mut impl Meanwhile,
-    ) -> Result<(), Crash> {
-        // Each member by itself: no lock is held while the service runs.
-        let count = self.members.lock().len();
-        for number in 0..count {
-            while let Some((news, member)) = self.news(number).filter(|(news, _)| wanted(*news)) {
-                let number = number as u64;
-                // SAFETY: the caller's promise.
-                unsafe { self.bring(news, number, &member, meanwhile)? };
-                self.members.lock().get_mut(number as usize).into_iter().for_each(|member| member.tell(news));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns what the program has to know next of a member.
-    fn news(&self, number: usize) -> Option<(News, Member)> {
-        let members = self.members.lock();
-        let member = members.get(number)?;
-        Some((member.news()?, member.clone()))
-    }
-
-    /// Brings the service news of a member.
-    unsafe fn bring(
-        &self,
-        news: News,
-        number: u64,
-        member: &Member,
-        meanwhile: &mut impl Meanwhile,
-    ) -> Result<(), Crash> {
-        let event = match news {
-            News::Left => Event::new(Kind::Detach, [number, 0, 0, 0, 0]),
-            News::Joined(kept) => {
-                // SAFETY: the caller's promise.
-                unsafe { self.show(number, &member.reached, meanwhile)? };
-                let [first, second] = member.port.settings;
-                Event::new(Kind::Attach, [kept.into(), member.port.bars, number, first, second])
-            }
-        };
-        // SAFETY: as above.
-        let answer = unsafe { self.first(&event, meanwhile)? };
-        self.publish(&event, &answer, meanwhile);
-        Ok(())
-    }
-
-    /// Tells the service where a member's memory is.
-    unsafe fn show(
-        &self,
-        member: u64,
-        reached: &Reached,
-        meanwhile: &mut impl Meanwhile,
-    ) -> Result<(), Crash> {
-        for (piece, window) in reached.windows.iter().enumerate() {
-            let Window { guest, size, address, bus, .. } = *window;
-            let number = abi::member_device(member, piece as u64);
-            // SAFETY: the caller's promise; its memory has been begun.
-            unsafe { self.first(&Event::new(Kind::Memory, [number, guest, size, address, bus]), meanwhile)? };
-        }
-        for event in reached.storage.iter().flat_map(Storage::events) {
-            // SAFETY: as above.
-            unsafe { self.first(&event, meanwhile)? };
-        }
-        Ok(())
-    }
-
-    /// Hands the service one of its first events.
-    unsafe fn first(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> Result<Answer, Crash> {
-        // SAFETY: the caller's promise; its memory has been begun.
-        let finished = unsafe {
-            let left = self.space.enter(event);
-            self.finish(left, meanwhile)
-        };
-        finished.map_err(|(crash, left)| {
-            self.crash(crash, left);
-            let is_blamed = match crash {
-                Crash::Killed => false,
-                Crash::Starved => self.is_reason(senders(event)),
-                _ => true,
-            };
-            if is_blamed {
-                self.blame(event);
-            }
-            crash
-        })
-    }
-
     /// Lets a service that was entered, and `left`, go on until it has handled its event.
-    unsafe fn finish(&self, mut left: Left, meanwhile: &mut impl Meanwhile) -> Result<Answer, (Crash, Left)> {
+    pub(super) unsafe fn finish(
+        &self,
+        mut left: Left,
+        meanwhile: &mut impl Meanwhile,
+    ) -> Result<Answer, (Crash, Left)> {
         loop {
             let result = match left {
                 Left::Call => {
@@ -647,49 +356,6 @@ impl<S: Space> Service<S> {
             // SAFETY: as above; if it has faulted, that was supplied, or comes again.
             left = unsafe { self.space.resume(result) };
         }
-    }
-
-    /// The service was left with a fault. If it has touched memory of a member that is mapped on demand, does what a touch of the guest does:
-    /// the service may repeat what it did. It does not wait inside for memory that somebody has to give back first, who may wait for it to leave.
-    #[cold]
-    unsafe fn supply(&self, meanwhile: &mut impl Meanwhile) -> Result<(), Crash> {
-        // SAFETY: the caller's promise.
-        let address = unsafe { self.space.missed() }.ok_or(Crash::Fault)?;
-        let (member, window) = self.on_demand(address).ok_or(Crash::Fault)?;
-        let offset = address - window.address;
-        // A service is not late because it was the first that touched something.
-        // SAFETY: as above.
-        let touched = unsafe {
-            self.space.excuse(|| {
-                let touched = self.outside.touch(member, window.guest + offset);
-                if touched == Err(Touch::Again) {
-                    meanwhile.wait();
-                }
-                touched
-            })
-        };
-        match touched {
-            Err(Touch::Foreign) => Err(Crash::Fault),
-            Err(Touch::Dry) => {
-                self.do_without(member);
-                Err(Crash::Starved)
-            }
-            Err(_) => Ok(()),
-            // SAFETY: as above; it is cleared, because it is mapped for the guest.
-            Ok(host) if unsafe { self.space.supply(&window, offset, host) } => Ok(()),
-            Ok(_) => Err(Crash::Fault),
-        }
-    }
-
-    /// Returns the window that is mapped on demand and has this address, and whose it is. Of who is absent the program knows nothing.
-    fn on_demand(&self, address: u64) -> Option<(usize, Window)> {
-        let has = |window: &&Window| window.on_demand && address.wrapping_sub(window.address) < window.size;
-        let members = self.members.lock();
-        let present = members.iter().enumerate().filter(|(_, member)| !member.is_absent());
-        let mut found = present.filter_map(|(number, member)| {
-            member.reached.windows.iter().find(has).map(|window| (number, *window))
-        });
-        found.next()
     }
 
     /// Carries out a call from which the service goes on; returns its result.
@@ -734,19 +400,6 @@ impl<S: Space> Service<S> {
         is_port.then(|| self.outside.send(port, count, words)).flatten()
     }
 
-    /// The guest does not need these blocks, if they are memory of its VM that is mapped on demand.
-    fn give_up(&self, address: u64, length: u64) -> Option<u64> {
-        let has = |window: &Window| {
-            let offset = address.wrapping_sub(window.guest);
-            window.on_demand && offset < window.size && length <= window.size - offset
-        };
-        let are_blocks = address.is_multiple_of(abi::BLOCK) && length.is_multiple_of(abi::BLOCK);
-        // No lock is held outside.
-        let is_own = self.members.lock().iter().any(|member| member.reached.windows.iter().any(has));
-        let may = length == 0 || are_blocks && is_own;
-        may.then(|| self.outside.give_up(address..address.wrapping_add(length))).flatten()
-    }
-
     /// Sends a message to a member, if it is there. Most are for the vCPU on this CPU, whose request the service has just handled.
     fn message(&self, member: u64, address: u64, data: u64, meanwhile: &mut impl Meanwhile) -> bool {
         let number = member as usize;
@@ -773,7 +426,7 @@ impl<S: Space> Service<S> {
 
     /// Lets what the service has answered take effect.
     #[inline(always)] // Two comparisons, usually.
-    fn publish(&self, event: &Event, answer: &Answer, meanwhile: &mut impl Meanwhile) {
+    pub(super) fn publish(&self, event: &Event, answer: &Answer, meanwhile: &mut impl Meanwhile) {
         if answer.count != 0 && event.kind() != Some(Kind::TerminalRead) {
             self.print(answer.count, answer.words);
         }
@@ -825,7 +478,7 @@ impl<S: Space> Service<S> {
 
     /// Counts and reports a crash; the service begins anew when it is entered next.
     #[cold]
-    fn crash(&self, crash: Crash, left: Left) {
+    pub(super) fn crash(&self, crash: Crash, left: Left) {
         if matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED) {
             self.begins.store(ANEW, Ordering::Relaxed);
         }
@@ -847,16 +500,6 @@ impl<S: Space> Service<S> {
             self.outside.crashed(number, format_args!("service {} {crash}\n{explained}", self.name));
         }
     }
-}
-
-/// Says whether somebody waits for the answer. What a program reads for that of its VM's memory, a driver has written, so it is there.
-fn is_access(event: &Event) -> bool {
-    matches!(event.kind(), Some(Kind::Read | Kind::Write | Kind::TerminalRead | Kind::TerminalWrite))
-}
-
-/// The members whose guests wait for the answer, a bit for each.
-fn awaited(event: &Event) -> u64 {
-    if is_access(event) { senders(event) } else { 0 }
 }
 
 /// Where a service was left.

@@ -182,15 +182,15 @@ impl GuestRam {
         pooled.is_some_and(|pooled| unsafe { pooled.has::<Block>(address, PartitionAttributes::RAM) })
     }
 
-    /// Gives whole blocks back to the pool, as [`Pooled::give_back`] does; returns how many.
+    /// Gives the whole blocks of these parts back to the pool, as [`Pooled::give_back`] does; returns how many.
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn give_back(&self, blocks: Range<u64>, invalidate: impl Fn()) -> u64 {
-        let blocks = blocks.start..blocks.end.min(self.size);
-        let Some(pooled) = self.pooled.as_ref().filter(|_| blocks.start < blocks.end) else { return 0 };
+    pub unsafe fn give_back(&self, parts: &[Range<u64>], invalidate: impl Fn()) -> u64 {
+        let Some(pooled) = &self.pooled else { return 0 };
+        let parts = parts.iter().map(|part| part.start..part.end.min(self.size));
         // SAFETY: the caller's promise; as for `settle_pooled`.
-        unsafe { pooled.give_back::<Block>(blocks, PartitionAttributes::RAM, invalidate) }
+        unsafe { pooled.give_back::<Block>(parts, PartitionAttributes::RAM, invalidate) }
     }
 
     /// Gives all blocks back to the pool that came from there, but those that are pinned if `keeps_pinned`.
@@ -251,6 +251,8 @@ impl GuestRam {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::super::tests::{BigEndian, Machine, pooled};
     use super::*;
 
@@ -276,7 +278,7 @@ mod tests {
             (None, false, false)
         );
         // SAFETY: nobody uses the tables of the test.
-        let given = unsafe { ram.give_back(0..u64::MAX, || ()) };
+        let given = unsafe { ram.give_back(slice::from_ref(&(0..u64::MAX)), || ()) };
         assert_eq!((given, pool.free(), ram.kept_bytes()), (1, 1, BLOCK), "what is kept stays");
         // SAFETY: as above.
         unsafe { ram.release(true) };

@@ -69,12 +69,12 @@ impl Vm {
         self.life().ram.has(address)
     }
 
-    /// Gives whole blocks of its memory back to the pool that they came from, but those that the hypervisor or the interrupt controller keeps
+    /// Gives the whole blocks of these parts of its memory back to the pool that they came from, but those that the hypervisor or the interrupt controller keeps
     /// addresses of; returns how many. For who came out last in a pause, while all vCPUs are out, when no service reaches these blocks any
     /// more.
-    pub fn give_back(&self, blocks: Range<u64>) -> u64 {
+    pub fn give_back(&self, parts: &[Range<u64>]) -> u64 {
         // SAFETY: the caller's promise; what is kept of addresses beyond an exit is pinned, and what the vCPUs share with the hypervisor.
-        unsafe { self.life().ram.give_back(blocks, || partition::invalidate(self.lpid())) }
+        unsafe { self.life().ram.give_back(parts, || partition::invalidate(self.lpid())) }
     }
 
     /// The VM was paused for so many ticks. The time base is the machine's and has gone on; guests with an area are told that the time

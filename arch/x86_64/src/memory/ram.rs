@@ -234,22 +234,20 @@ impl GuestRam {
         pooled.is_some_and(|pooled| unsafe { pooled.has::<Block>(address, NestedAttributes::RAM) })
     }
 
-    /// Gives whole blocks back to the pool, as [`Pooled::give_back`] does; returns how many.
+    /// Gives the whole blocks of these parts back to the pool, as [`Pooled::give_back`] does; returns how many.
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn give_back(&self, blocks: Range<u64>, invalidate: impl Fn()) -> u64 {
+    pub unsafe fn give_back(&self, parts: &[Range<u64>], invalidate: impl Fn()) -> u64 {
         let Some(pooled) = &self.pooled else { return 0 };
-        let parts = self
-            .pieces
-            .iter()
-            .filter(|piece| piece.host == Piece::FROM_POOL)
-            .map(|piece| blocks.start.max(piece.guest)..blocks.end.min(piece.guest + piece.size));
-        let give = |part: Range<u64>| {
-            // SAFETY: the caller's promise; as for `settle_pooled`.
-            unsafe { pooled.give_back::<Block>(part, NestedAttributes::RAM, &invalidate) }
-        };
-        parts.filter(|part| part.start < part.end).map(give).sum()
+        let pieces = self.pieces.iter().filter(|piece| piece.host == Piece::FROM_POOL);
+        let parts = pieces.flat_map(|piece| {
+            let of_piece =
+                |part: &Range<u64>| part.start.max(piece.guest)..part.end.min(piece.guest + piece.size);
+            parts.iter().map(of_piece)
+        });
+        // SAFETY: the caller's promise; as for `settle_pooled`.
+        unsafe { pooled.give_back::<Block>(parts, NestedAttributes::RAM, invalidate) }
     }
 
     /// Gives all blocks back to the pool that came from there.
@@ -279,6 +277,8 @@ impl GuestRam {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!((ram.host(2 * BLOCK, 8), ram.is_dry(2 * BLOCK, 8)), (None, true));
         assert!(![0x1000, 3 * BLOCK, 4 * BLOCK].into_iter().any(|address| ram.is_dry(address, 8)));
         // SAFETY: nobody uses the tables of the test.
-        let given = unsafe { ram.give_back(0..u64::MAX, || ()) };
+        let given = unsafe { ram.give_back(slice::from_ref(&(0..u64::MAX)), || ()) };
         assert_eq!((given, pool.free()), (1, 1), "what is kept stays");
         assert!(table.translate(&Heap, 0x1000).is_some(), "and what is the VM's own");
         assert!(!ram.is_dry(2 * BLOCK, 8));

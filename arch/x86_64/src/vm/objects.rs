@@ -190,12 +190,12 @@ impl Vm {
         self.life().ram.has(address)
     }
 
-    /// Gives whole blocks of its memory back to the pool that they came from, but those that the hypervisor keeps addresses of; returns how
+    /// Gives the whole blocks of these parts of its memory back to the pool that they came from, but those that the hypervisor keeps addresses of; returns how
     /// many. For who came out last in a pause, while all vCPUs are out, when no service reaches these blocks any more.
-    pub fn give_back(&self, blocks: Range<u64>) -> u64 {
+    pub fn give_back(&self, parts: &[Range<u64>]) -> u64 {
         // No vCPU enters its guest before it has another ASID: so it uses no translation that its CPU still has.
         // SAFETY: the caller's promise; and what is kept of addresses beyond an exit is pinned, or forgotten with the ASID.
-        unsafe { self.life().ram.give_back(blocks, || self.raise_all(Reasons::FLUSH)) }
+        unsafe { self.life().ram.give_back(parts, || self.raise_all(Reasons::FLUSH)) }
     }
 
     /// Says whether its guest is offered a feature of KVM's interface.

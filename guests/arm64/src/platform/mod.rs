@@ -67,6 +67,15 @@ pub struct MsiFrame {
     pub first: u32,
 }
 
+/// A virtio device behind MMIO.
+#[derive(Clone, Copy)]
+pub struct Virtio {
+    /// Its registers.
+    pub region: Region,
+    /// Its interrupt.
+    pub intid: u32,
+}
+
 /// What the device tree says.
 pub struct Platform {
     /// Memory regions.
@@ -93,6 +102,8 @@ pub struct Platform {
     pub pci: Option<Pci>,
     /// What makes interrupts of messages.
     pub messages: Option<MsiFrame>,
+    /// The first virtio device behind MMIO.
+    pub virtio: Option<Virtio>,
     /// INTID of the EL1 physical timer.
     pub physical_timer: u32,
     /// INTID of the virtual timer.
@@ -148,6 +159,7 @@ static PLATFORM: Global<Platform> = Global::new(Platform {
     flash: List::new(Region::NOWHERE),
     pci: None,
     messages: None,
+    virtio: None,
     physical_timer: 0,
     virtual_timer: 0,
     pmu: None,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading the device tree (Devicetree Specification 0.4; Linux bindings arm,gic-v3, arm,gic, arm,psci, arm,armv8-timer,
-//! arm,pl011, ns16550a, cfi-flash, pci-host-ecam-generic, arm,gic-v2m-frame).
+//! arm,pl011, ns16550a, cfi-flash, pci-host-ecam-generic, arm,gic-v2m-frame, virtio,mmio).
 
 use dtoolkit::Node;
 use dtoolkit::fdt::{Fdt, FdtNode};
 use turnstile_guests_common::image::image;
 use turnstile_guests_common::tree::{cell, cells, initrd, integer, is_compatible, with_value};
 
-use super::{Conduit, MsiFrame, PLATFORM, Pci, Platform, Region, Uart, UartKind};
+use super::{Conduit, MsiFrame, PLATFORM, Pci, Platform, Region, Uart, UartKind, Virtio};
 
 /// Reads the device tree.
 ///
@@ -175,6 +175,10 @@ fn device(platform: &mut Platform, node: &FdtNode<'_>, sizes: CellSizes, stdout:
         let first = cell(node, "arm,msi-base-spi", 0);
         platform.messages =
             first_region(node, sizes).zip(first).map(|(region, first)| MsiFrame { region, first });
+    } else if is_compatible(node, "virtio,mmio") {
+        let found = first_region(node, sizes).zip(intid(node, 0));
+        let found = found.map(|(region, intid)| Virtio { region, intid });
+        platform.virtio = platform.virtio.or(found);
     } else if is_compatible(node, "xen,xen") {
         platform.xen = true;
     } else {

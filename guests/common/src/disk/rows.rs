@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What requests to a disk cost. `row=` on the command line names the row, and `depth=` says how many requests one doorbell is for. Each
-//! is of 4 KiB; they read, and with `write` they write. With `zeros` the disk keeps nothing, and reads as zeros.
+//! is of 4 KiB; they read, and with `write` they write. With `zeros` the disk keeps nothing, and reads as zeros. With `untouched` each reads into a block of 2 MiB
+//! that nobody has touched; `from=` says how many bytes behind the guest's own memory the first one is at least.
 //!
 //! The driver does as Linux: a table of three descriptors for each request, EVENT_IDX, one interrupt for what is done together.
 
 use core::cell::RefCell;
 
-use turnstile_virtio::config::{Block, BlockRequest};
+use turnstile_virtio::config::{BLOCK, Block, BlockRequest};
 use turnstile_virtio::features::Features;
 use turnstile_virtio::ring::{Buffer, DESCRIPTOR, Options};
 
-use super::driver::{DEVICE, MEMORY, SECTOR};
+use super::driver::{MEMORY, SECTOR};
 use crate::virtio::ring::{Ring, Wrong};
-use crate::virtio::{FIRST, Function, Machine, PATIENCE, VENDOR};
+use crate::virtio::{Function, Machine, PATIENCE};
 use crate::{bench, clock, options};
 
 /// What Linux accepts.
@@ -48,6 +49,10 @@ const STATUS: u64 = 0x10;
 const TABLE: u64 = 0x40;
 /// Where their data are.
 const DATA: u64 = 0x1_0000;
+/// Bytes that a hypervisor maps at once, and where there are some that nobody has touched: what lies below, a hypervisor has touched itself
+/// when it loaded the guest.
+const MAPPED: u64 = 2 << 20;
+const BEHIND: u64 = 16 << 20;
 
 const _: () = assert!(TABLE + 3 * DESCRIPTOR <= ROOM && REQUESTS + DEEPEST * ROOM <= DATA);
 const _: () = assert!(DATA + DEEPEST * PIECE <= MEMORY);
@@ -60,6 +65,10 @@ pub fn measure(machine: &Machine, row: &str) -> Result<(), Wrong> {
     disk.depth = depth;
     disk.is_kept = options::get("zeros").is_none();
     let write = options::get("write").is_some();
+    disk.untouched = options::get("untouched").map(|_| {
+        let from = machine.memory + MEMORY + options::number("from", BEHIND);
+        from.next_multiple_of(MAPPED)
+    });
     let state = RefCell::new((disk, Ok(())));
     bench::measure(
         row,
@@ -70,7 +79,7 @@ pub fn measure(machine: &Machine, row: &str) -> Result<(), Wrong> {
     );
     let (mut disk, done) = state.into_inner();
     done?;
-    disk.depth = DEEPEST;
+    (disk.depth, disk.untouched, disk.data) = (DEEPEST, None, machine.memory + DATA);
     disk.read_all()
 }
 
@@ -84,7 +93,12 @@ fn operate(state: &RefCell<(Disk<'_>, Result<(), Wrong>)>, write: bool) {
 /// A disk. Each piece begins and ends with the number of the request that has written it.
 struct Disk<'a> {
     machine: &'a Machine,
+    function: Function<'a>,
     ring: Ring<'a, SIZE>,
+    /// Where the data of the first request are.
+    data: u64,
+    /// The next block that nobody has touched, if they are to be there.
+    untouched: Option<u64>,
     /// How many requests one doorbell is for.
     depth: u64,
     /// How many have written, and how many have read.
@@ -98,8 +112,7 @@ struct Disk<'a> {
 
 impl<'a> Disk<'a> {
     fn start(machine: &'a Machine) -> Result<Self, Wrong> {
-        let slot = machine.config.find(VENDOR, DEVICE).next().ok_or("there is no disk")?;
-        let function = Function::place(machine, slot, machine.window.base + FIRST);
+        let function = Function::find(machine, BLOCK).ok_or("there is no disk")?;
         if !function.reset() {
             return Err("the disk does not reset");
         }
@@ -110,7 +123,9 @@ impl<'a> Disk<'a> {
             return Err("the disk does not start");
         }
         let interrupts = (machine.interrupts)();
-        Ok(Self { machine, ring, depth: DEEPEST, written: 0, read: 0, is_kept: true, interrupts })
+        let data = machine.memory + DATA;
+        let (depth, untouched, is_kept) = (DEEPEST, None, true);
+        Ok(Self { machine, function, ring, data, untouched, depth, written: 0, read: 0, is_kept, interrupts })
     }
 
     fn write_all(&mut self) -> Result<(), Wrong> {
@@ -123,7 +138,7 @@ impl<'a> Disk<'a> {
 
     /// Where the data of a request are.
     fn data(&self, slot: u64) -> u64 {
-        self.machine.memory + DATA + PIECE * slot
+        self.data + PIECE * slot
     }
 
     fn write(&mut self) -> Result<(), Wrong> {
@@ -138,6 +153,10 @@ impl<'a> Disk<'a> {
     }
 
     fn read(&mut self) -> Result<(), Wrong> {
+        if let Some(block) = &mut self.untouched {
+            self.data = *block;
+            *block += MAPPED;
+        }
         for slot in 0..self.depth {
             self.offer(slot, BlockRequest::IN, (self.read + slot) % PIECES)?;
         }
@@ -180,6 +199,7 @@ impl<'a> Disk<'a> {
                 return Err("a request is not done");
             }
             self.interrupts = count();
+            self.function.acknowledge();
             // What is done while it asks for the next interrupt may have none.
             loop {
                 while let Some(used) = self.ring.take()? {

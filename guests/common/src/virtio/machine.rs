@@ -13,12 +13,16 @@ pub const THIRD: u64 = 0x30_0000;
 pub struct Machine {
     /// Configuration spaces.
     pub config: Config,
+    /// Where the first device behind MMIO is; then there is no PCI.
+    pub mmio: Option<u64>,
     /// Where BARs can be.
     pub window: Region,
     /// Reads memory or a device: address, and bytes, which are 1, 2, 4 or 8.
     pub read: fn(u64, u8) -> u64,
     /// Writes.
     pub write: fn(u64, u8, u64),
+    /// Writes to memory, by one of its first instructions: by its place visits to the hypervisor are known to be a first touch.
+    pub touch: fn(u64),
     /// Reads where nothing may be.
     pub probe: fn(u64),
     /// Lets the first message of the function in a slot arrive here. Returns its address and its data, unless firmware has written them

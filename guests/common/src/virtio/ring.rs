@@ -75,6 +75,8 @@ pub struct Ring<'a, const N: usize> {
     /// Its number.
     pub number: u16,
     doorbell: u64,
+    /// The bytes of what is written there.
+    bell: u8,
 }
 
 impl<'a, const N: usize> Ring<'a, N> {
@@ -88,13 +90,13 @@ impl<'a, const N: usize> Ring<'a, N> {
         let layout = Layout::new(&ram, N as u16, Areas { descriptors, driver, device }).ok()?;
         let queue = Queue::new(&ram, layout, options).ok()?;
         let doorbell = function.enable(number, N as u16, vector, areas);
-        Some(Self { ram, queue, number, doorbell })
+        Some(Self { ram, queue, number, doorbell, bell: function.bell() })
     }
 
     /// Shows the device what was offered, and rings if it wants that.
     pub fn show(&mut self) -> Result<(), Wrong> {
         if self.queue.publish(&self.ram).map_err(|_| "the ring of what is offered")? {
-            (self.ram.0.write)(self.doorbell, 2, self.number.into());
+            (self.ram.0.write)(self.doorbell, self.bell, self.number.into());
         }
         Ok(())
     }

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the hypervisor is to the service: events, calls, restarts. The service is killed at any step that leaves a trace.
+//! The service, the pool that it gives memory to, and a hypervisor with both.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use turnstile_rig::{BlockDriver, Computer, Fuse, Ram};
-use turnstile_service_rig::{Board, Kills};
-use turnstile_service_rt::{AGAIN, BLOCK, Event, Service};
+use turnstile_rig::{BlockDriver, Fuse, Ram};
+use turnstile_service_rig::{Board, Subject};
+use turnstile_service_rt::{Answer, BLOCK, Characters, Doorbells, Event, ROOM, Service};
 use turnstile_service_virtio::Virtio;
 use turnstile_virtio::config::{BALLOON, Balloon as Configuration};
 use turnstile_virtio::features::Features;
 
 use crate::Function;
-use crate::model::{Balloon, Giver, QUEUES, VECTORS};
+use crate::model::{self, Balloon, Giver, QUEUES, VECTORS};
 
-/// Where firmware places BARs.
-const FIRMWARE: u64 = 0x1008_0000;
 /// Bytes of the VM's memory.
 pub const MEMORY: usize = 0x80_0000;
 /// What a driver accepts that wants an interrupt of each report.
 pub const ACCEPTED: Features = Features::VERSION_1
     .union(Features::INDIRECT_DESC)
+    .union(Configuration::MUST_TELL_HOST)
     .union(Configuration::PAGE_POISON)
     .union(Configuration::PAGE_REPORTING);
 
@@ -40,6 +39,8 @@ struct State {
     left: Cell<u64>,
     /// How often it was asked.
     asked: Cell<u64>,
+    /// For how many pages the driver was asked, as the service keeps it.
+    wanted: Cell<u64>,
 }
 
 impl Pool {
@@ -95,92 +96,75 @@ impl Giver for Pool {
             self.0.leaving.borrow_mut().clear();
         }
     }
+
+    fn wanted(&self) -> u64 {
+        self.0.wanted.get()
+    }
+
+    fn want(&mut self, pages: u64) {
+        if self.1.step() {
+            self.0.wanted.set(pages);
+        }
+    }
 }
 
 type Device = Virtio<QUEUES, VECTORS, Balloon<Pool>>;
 
-/// A hypervisor with one VM and its balloon.
-pub struct Host {
-    pub board: Board,
+/// The service, and the pool.
+pub struct Program {
     pub pool: Pool,
+    /// For how many pages the guest is to be asked.
+    wanted: u64,
+    /// The service wants to hear that.
+    room: bool,
     device: Device,
-    /// The service wants another event.
-    pub again: bool,
-    pub kills: Kills,
 }
 
-impl Host {
-    pub fn new() -> Self {
-        let board = Board::new(MEMORY, 65);
-        let (fuse, kills) = (board.fuse.clone(), Kills::new(board.fuse.clone(), None));
-        let pool = Pool(Rc::default(), fuse);
-        let device = Device::new(Balloon::new(pool.clone()));
-        let mut host = Self { board, pool, device, again: false, kills };
-        host.begin(false);
-        host
+impl Subject for Program {
+    const DOORBELLS: Doorbells = Function::DOORBELLS;
+
+    fn begin(&mut self, board: &Board, kept: bool, bars: u64) -> Answer {
+        self.device = Device::new(Balloon::new(self.pool.clone()));
+        model::attach(&mut self.device, board, kept, bars)
     }
 
-    /// Begins a life of the service, until one gets so far.
-    fn begin(&mut self, mut kept: bool) {
-        loop {
-            self.device = Device::new(Balloon::new(self.pool.clone()));
-            self.kills.arm();
-            let answer = self.device.attach(&self.board, kept, FIRMWARE);
-            if !self.kills.is_dead() {
-                self.again |= answer.lines & AGAIN != 0;
-                return;
-            }
-            kept = true;
-        }
+    fn event(&mut self, board: &Board, event: Event) -> Answer {
+        model::event(&mut self.device, board, event)
     }
 
-    /// Hands an event to the service until it has answered.
-    pub fn event(&mut self, event: Event) -> u64 {
-        loop {
-            self.kills.arm();
-            let answer = self.device.event(&self.board, event);
-            if !self.kills.is_dead() {
-                self.again |= answer.lines & AGAIN != 0;
-                return answer.value;
-            }
-            self.begin(true);
-        }
-    }
-
-    /// Kills it between two events.
-    pub fn kill(&mut self) {
-        self.kills.deaths += 1;
-        self.begin(true);
+    fn answered(&mut self, lines: u64) {
+        self.room |= lines & ROOM != 0;
     }
 }
 
-impl Computer for Host {
-    fn read(&mut self, address: u64, size: u64) -> u64 {
-        let event = self.board.load(address, size);
-        event.map_or(u64::MAX >> (64 - 8 * size), |event| self.event(event))
-    }
+pub type Host = turnstile_service_rig::Host<Program>;
 
-    fn write(&mut self, address: u64, size: u64, value: u64) {
-        if let Some(event) = self.board.store(Function::DOORBELLS, address, size, value) {
-            self.event(event);
-        }
-    }
+/// A hypervisor with one VM and its balloon.
+pub fn host() -> Host {
+    let board = Board::new(MEMORY, 65);
+    let pool = Pool(Rc::default(), board.fuse.clone());
+    let device = Device::new(Balloon::new(pool.clone()));
+    Host::new(board, Program { pool, wanted: 0, room: false, device }, None)
+}
 
-    fn ram(&self) -> &Ram {
-        &self.board.ram
-    }
+/// The guest is to be asked for so many pages.
+pub fn ask(host: &mut Host, pages: u64) {
+    host.subject.wanted = pages;
+    tell(host);
+}
 
-    fn messages(&mut self) -> Vec<u32> {
-        self.board.messages.take()
+/// What the service wants to hear, it is told. Returns whether it was that.
+pub fn tell_again(host: &mut Host) -> bool {
+    let wants = std::mem::take(&mut host.subject.room);
+    if wants {
+        tell(host);
     }
+    wants
+}
 
-    fn wait(&mut self) -> bool {
-        let again = std::mem::take(&mut self.again);
-        if again {
-            self.event(Event::Alarm(0));
-        }
-        again
-    }
+fn tell(host: &mut Host) {
+    let (typed, size) = (Characters::default(), host.subject.wanted);
+    host.event(Event::Input { device: 0, typed, position: 0, size });
 }
 
 /// A driver that has found the device.

@@ -4,7 +4,7 @@
 use turnstile_rig::{BlockDriver, Computer, ECAM, Random, Request};
 use turnstile_service_rt::{Answer, Attach, Event, ROOM, Service};
 
-use super::host::{ACCEPTED, Host, probe};
+use super::host::{ACCEPTED, Host, Typist, host, probe};
 use crate::Function;
 use crate::model::{RECEIVE, TRANSMIT};
 
@@ -12,7 +12,7 @@ const IN: usize = RECEIVE as usize;
 const OUT: usize = TRANSMIT as usize;
 
 fn running(left: Option<u64>) -> (Host, BlockDriver) {
-    let mut host = Host::new(left);
+    let mut host = host(left);
     let driver = started(&mut host);
     (host, driver)
 }
@@ -43,7 +43,7 @@ fn settle(host: &mut Host, driver: &mut BlockDriver) -> Vec<u8> {
                 read.extend(&reply.bytes[..reply.written as usize]);
             }
         }
-        if !host.wait() && !host.room {
+        if !host.wait() && !host.subject.room {
             return read;
         }
     }
@@ -60,15 +60,15 @@ fn characters_go_both_ways() {
     let line = [b'x'; 80];
     assert!(driver.ask(&mut host, OUT, &text(&line)));
     settle(&mut host, &mut driver);
-    assert_eq!(*host.shown.text.borrow(), line, "a line, for which the driver has notified once");
+    assert_eq!(*host.subject.shown.text.borrow(), line, "a line, for which the driver has notified once");
     host.type_in(b"before there is a buffer");
-    assert_eq!(host.taken, 0);
+    assert_eq!(host.subject.taken, 0);
     for length in [0, 5, 64, 64, 64, 64] {
         assert!(driver.ask(&mut host, IN, &room(length)));
     }
     assert_eq!(settle(&mut host, &mut driver), b"before there is a buffer");
     host.type_in(b"ls\r");
-    assert!(host.typed.is_empty(), "there is a buffer left");
+    assert!(host.subject.typed.is_empty(), "there is a buffer left");
     assert_eq!(settle(&mut host, &mut driver), b"ls\r");
 }
 
@@ -78,10 +78,10 @@ fn who_prints_without_end_has_turns() {
     settle(&mut host, &mut driver);
     host.board.tick.set(200_000);
     assert!(driver.ask(&mut host, OUT, &text(&[b'y'; 4000])));
-    let now = host.shown.text.borrow().len();
+    let now = host.subject.shown.text.borrow().len();
     assert!((128..=256).contains(&now), "{now} characters in an event");
     settle(&mut host, &mut driver);
-    assert_eq!(host.shown.text.borrow().len(), 4000);
+    assert_eq!(host.subject.shown.text.borrow().len(), 4000);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_size_reaches_the_driver_and_a_new_life_begins_without_it() {
     host.resize(132, 50);
     assert_eq!(size(&mut host, &driver), (132, 50));
     host.resize(132, 50);
-    assert_eq!(host.told, 1, "once, as nothing has changed the second time");
+    assert_eq!(host.subject.told, 1, "once, as nothing has changed the second time");
     host.kill();
     assert_eq!(size(&mut host, &driver), (132, 50));
     host.type_in(b"waits");
@@ -119,7 +119,7 @@ fn killed_at(step: u64) -> bool {
         assert!(driver.ask(&mut host, IN, &room(8)));
     }
     read.extend(settle(&mut host, &mut driver));
-    assert_eq!(*host.shown.text.borrow(), written, "step {step}");
+    assert_eq!(*host.subject.shown.text.borrow(), written, "step {step}");
     assert_eq!(read, typed, "step {step}");
     assert_eq!(size(&mut host, &driver), (80, 24), "step {step}");
     host.kills.deaths != 0
@@ -167,7 +167,7 @@ fn killed_again_and_again_it_goes_on() {
         driver.ask(&mut host, IN, &room(100));
     }
     settle(&mut host, &mut driver);
-    assert!(*host.shown.text.borrow() == written && read == typed);
+    assert!(*host.subject.shown.text.borrow() == written && read == typed);
     assert!(host.kills.deaths > 20, "{}", host.kills.deaths);
 }
 
@@ -179,7 +179,7 @@ fn hostile_drivers_get_nowhere() {
         let (mut host, mut driver) = running(None);
         host.board.tick.set(200_000);
         for _ in 0..200 {
-            let before = host.shown.text.borrow().len();
+            let before = host.subject.shown.text.borrow().len();
             match random.below(8) {
                 0 => host.write(ECAM + random.below(0x1100), 1 << random.below(4), random.any()),
                 1 => host.write(driver.common + random.below(0x40), 1 << random.below(4), random.any()),
@@ -194,25 +194,25 @@ fn hostile_drivers_get_nowhere() {
                     host.event(Event::Alarm(0));
                 }
             }
-            let printed = host.shown.text.borrow().len() - before;
+            let printed = host.subject.shown.text.borrow().len() - before;
             assert!(printed <= 4 * 128 * 2, "{printed} characters in two events of a few slices");
-            host.typed.truncate(100);
+            host.subject.typed.truncate(100);
             if random.below(20) == 0 {
                 host.kill();
             }
         }
         host.board.ram.restless.set(0);
-        (host.again, host.room) = (false, false);
-        host.typed.clear();
+        (host.again, host.subject.room) = (false, false);
+        host.subject.typed.clear();
         let mut driver = started(&mut host);
         host.board.messages.take();
         settle(&mut host, &mut driver);
-        host.shown.text.borrow_mut().clear();
+        host.subject.shown.text.borrow_mut().clear();
         assert!(driver.ask(&mut host, OUT, &text(b"it works")));
         assert!(driver.ask(&mut host, IN, &room(8)));
         host.type_in(b"again");
         assert_eq!(settle(&mut host, &mut driver), b"again");
-        assert_eq!(*host.shown.text.borrow(), b"it works");
+        assert_eq!(*host.subject.shown.text.borrow(), b"it works");
     }
 }
 

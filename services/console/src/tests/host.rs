@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the hypervisor is to the service: events, calls, restarts. The service is killed at any step that leaves a trace.
+//! The service, its terminal with somebody at it, and a hypervisor with all of them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use turnstile_rig::{BlockDriver, Computer, Fuse, Ram};
-use turnstile_service_rig::{Board, Kills};
-use turnstile_service_rt::{AGAIN, Characters, Event, ROOM, Service, terminal_size};
+use turnstile_rig::{BlockDriver, Fuse};
+use turnstile_service_rig::{Board, Subject};
+use turnstile_service_rt::{Answer, Characters, Doorbells, Event, ROOM, Service, terminal_size};
 use turnstile_service_virtio::Virtio;
 use turnstile_virtio::config::{CONSOLE, Console as Size};
 use turnstile_virtio::features::Features;
@@ -52,9 +52,8 @@ impl Terminal for Shown {
 
 type Device = Virtio<QUEUES, VECTORS, Console<Shown>>;
 
-/// A hypervisor with one VM and its console.
-pub struct Host {
-    pub board: Board,
+/// The service, and whoever is at the terminal.
+pub struct Program {
     pub shown: Shown,
     /// What was typed and not taken, and how many were taken.
     pub typed: Vec<u8>,
@@ -65,128 +64,86 @@ pub struct Host {
     /// The service has asked for what waits.
     pub room: bool,
     device: Device,
-    /// The service wants another event.
-    pub again: bool,
-    pub kills: Kills,
 }
 
-impl Host {
-    pub fn new(left: Option<u64>) -> Self {
-        let board = Board::new(MEMORY, 53);
-        let (fuse, kills) = (board.fuse.clone(), Kills::new(board.fuse.clone(), left));
-        let shown = Shown { text: Rc::default(), kept: Rc::default(), fuse };
-        let device = Device::new(Console::new(shown.clone()));
-        let (typed, taken, size, told, room, again) = (Vec::new(), 0, 0, 0, false, false);
-        let mut host = Self { board, shown, typed, taken, size, told, room, device, again, kills };
-        host.begin(false);
-        host
+impl Subject for Program {
+    const DOORBELLS: Doorbells = Function::DOORBELLS;
+
+    fn begin(&mut self, board: &Board, kept: bool, bars: u64) -> Answer {
+        self.device = Device::new(Console::new(self.shown.clone()));
+        attach(&mut self.device, board, kept, bars)
     }
 
+    fn event(&mut self, board: &Board, event: Event) -> Answer {
+        crate::model::event(&mut self.device, board, event)
+    }
+
+    fn answered(&mut self, lines: u64) {
+        self.room |= lines & ROOM != 0;
+    }
+}
+
+pub type Host = turnstile_service_rig::Host<Program>;
+
+/// A hypervisor with one VM and its console.
+pub fn host(left: Option<u64>) -> Host {
+    let board = Board::new(MEMORY, 53);
+    let shown = Shown { text: Rc::default(), kept: Rc::default(), fuse: board.fuse.clone() };
+    let device = Device::new(Console::new(shown.clone()));
+    let (typed, taken, size, told, room) = (Vec::new(), 0, 0, 0, false);
+    Host::new(board, Program { shown, typed, taken, size, told, room, device }, left)
+}
+
+/// What happens at the terminal.
+pub trait Typist {
     /// The VM has started anew: so does the service.
-    pub fn restart(&mut self) {
-        self.typed.clear();
+    fn restart(&mut self);
+    /// Characters are typed.
+    fn type_in(&mut self, text: &[u8]);
+    /// The terminal has another size.
+    fn resize(&mut self, columns: u16, rows: u16);
+    /// Offers what was typed for as long as the service takes some.
+    fn offer(&mut self);
+}
+
+impl Typist for Host {
+    fn restart(&mut self) {
+        self.subject.typed.clear();
         self.begin(false);
     }
 
-    /// Characters are typed.
-    pub fn type_in(&mut self, text: &[u8]) {
-        self.typed.extend(text);
-        self.room = true;
+    fn type_in(&mut self, text: &[u8]) {
+        self.subject.typed.extend(text);
+        self.subject.room = true;
         self.offer();
     }
 
-    /// The terminal has another size.
-    pub fn resize(&mut self, columns: u16, rows: u16) {
-        self.size = terminal_size(columns, rows);
-        self.offer_now();
+    fn resize(&mut self, columns: u16, rows: u16) {
+        self.subject.size = terminal_size(columns, rows);
+        offer_now(self);
         let is_told = |data: &u32| *data == CONFIGURED;
-        self.told += self.board.messages.borrow().iter().filter(|data| is_told(data)).count();
+        self.subject.told += self.board.messages.borrow().iter().filter(|data| is_told(data)).count();
         self.board.messages.borrow_mut().retain(|data| !is_told(data));
     }
 
-    /// Offers what was typed for as long as the service takes some.
-    pub fn offer(&mut self) {
-        while std::mem::take(&mut self.room) {
-            while !self.typed.is_empty() && self.offer_now() != 0 {}
+    fn offer(&mut self) {
+        while std::mem::take(&mut self.subject.room) {
+            while !self.subject.typed.is_empty() && offer_now(self) != 0 {}
         }
-    }
-
-    fn offer_now(&mut self) -> u64 {
-        let count = self.typed.len().min(8);
-        let mut bytes = [0; 8];
-        bytes[..count].copy_from_slice(&self.typed[..count]);
-        let typed = Characters { count: count as u64, words: [u64::from_le_bytes(bytes), 0] };
-        let (position, size) = (self.taken, self.size);
-        let taken = self.event(Event::Input { device: 0, typed, position, size });
-        assert!(taken <= count as u64);
-        self.typed.drain(..taken as usize);
-        self.taken += taken;
-        taken
-    }
-
-    /// Begins a life of the service, until one gets so far.
-    fn begin(&mut self, mut kept: bool) {
-        loop {
-            self.device = Device::new(Console::new(self.shown.clone()));
-            self.kills.arm();
-            let answer = attach(&mut self.device, &self.board, kept, 0x1008_0000);
-            if !self.kills.is_dead() {
-                self.again |= answer.lines & AGAIN != 0;
-                self.room |= answer.lines & ROOM != 0;
-                return;
-            }
-            kept = true;
-        }
-    }
-
-    /// Hands an event to the service until it has answered.
-    pub fn event(&mut self, event: Event) -> u64 {
-        loop {
-            self.kills.arm();
-            let answer = crate::model::event(&mut self.device, &self.board, event);
-            if !self.kills.is_dead() {
-                self.again |= answer.lines & AGAIN != 0;
-                self.room |= answer.lines & ROOM != 0;
-                return answer.value;
-            }
-            self.begin(true);
-        }
-    }
-
-    /// Kills it between two events.
-    pub fn kill(&mut self) {
-        self.kills.deaths += 1;
-        self.begin(true);
     }
 }
 
-impl Computer for Host {
-    fn read(&mut self, address: u64, size: u64) -> u64 {
-        let event = self.board.load(address, size);
-        event.map_or(u64::MAX >> (64 - 8 * size), |event| self.event(event))
-    }
-
-    fn write(&mut self, address: u64, size: u64, value: u64) {
-        if let Some(event) = self.board.store(Function::DOORBELLS, address, size, value) {
-            self.event(event);
-        }
-    }
-
-    fn ram(&self) -> &Ram {
-        &self.board.ram
-    }
-
-    fn messages(&mut self) -> Vec<u32> {
-        self.board.messages.take()
-    }
-
-    fn wait(&mut self) -> bool {
-        let again = std::mem::take(&mut self.again);
-        if again {
-            self.event(Event::Alarm(0));
-        }
-        again
-    }
+fn offer_now(host: &mut Host) -> u64 {
+    let Program { typed, taken, size, .. } = &host.subject;
+    let count = typed.len().min(8);
+    let mut bytes = [0; 8];
+    bytes[..count].copy_from_slice(&typed[..count]);
+    let typed = Characters { count: count as u64, words: [u64::from_le_bytes(bytes), 0] };
+    let taken = host.event(Event::Input { device: 0, typed, position: *taken, size: *size });
+    assert!(taken <= count as u64);
+    host.subject.typed.drain(..taken as usize);
+    host.subject.taken += taken;
+    taken
 }
 
 /// A driver that has found the device.

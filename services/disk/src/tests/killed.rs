@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The service is killed at any step and started anew: nobody loses anything.
 
-use turnstile_rig::{ACCEPTED, Random, request};
+use turnstile_rig::{ACCEPTED, Computer, Random, request};
 use turnstile_virtio::config::{BlockRange, BlockRequest};
 
-use super::host::{Host, probe};
+use super::host::{host, probe};
 use turnstile_service_block::QUEUES;
 
 /// Sectors of the disk that belong to each queue: whoever asks two queues for the same ones knows no order.
@@ -43,7 +43,7 @@ fn any(random: &mut Random, queue: usize, disk: &mut [u8]) -> (turnstile_rig::Re
 fn killed_at(step: u64) -> bool {
     let random = &mut Random(0x6b69_6c6c);
     let mut disk = random.bytes(512 * SHARE as usize * QUEUES);
-    let mut host = Host::new(disk.clone(), true, Some(step));
+    let mut host = host(disk.clone(), true, Some(step));
     let mut driver = probe(&mut host);
     driver.enable_messages(&mut host);
     assert!(driver.start(&mut host, ACCEPTED), "step {step}");
@@ -62,7 +62,7 @@ fn killed_at(step: u64) -> bool {
         );
     }
     let dead = host.kills.deaths != 0;
-    assert!(host.disk() == disk, "step {step}");
+    assert!(host.subject.into_disk() == disk, "step {step}");
     dead
 }
 
@@ -80,7 +80,7 @@ fn killed_at_any_step_it_loses_nothing() {
 fn killed_again_and_again_it_loses_nothing() {
     let random = &mut Random(0x6167_6169);
     let mut disk = random.bytes(512 * SHARE as usize * QUEUES);
-    let mut host = Host::new(disk.clone(), true, None);
+    let mut host = host(disk.clone(), true, None);
     let mut driver = probe(&mut host);
     driver.enable_messages(&mut host);
     assert!(driver.start(&mut host, ACCEPTED));
@@ -111,12 +111,12 @@ fn killed_again_and_again_it_loses_nothing() {
             assert!(driver.start(&mut host, ACCEPTED));
             expected.iter_mut().for_each(Vec::clear);
         } else {
-            host.alarm();
+            host.wait();
         }
     }
     for (queue, reply) in driver.finish(&mut host) {
         assert!(reply.bytes == expected[queue][reply.number].bytes);
     }
     assert!(host.kills.deaths > 100, "{}", host.kills.deaths);
-    assert!(host.disk() == disk);
+    assert!(host.subject.into_disk() == disk);
 }

@@ -2,11 +2,12 @@
 //! What a driver finds, what requests do, and what hostile drivers cannot do.
 
 use turnstile_rig::{ACCEPTED, BlockDriver, Computer, ECAM, Ram, Random, WINDOW, request};
+use turnstile_service_rig::FIRMWARE;
 use turnstile_service_rt::{Answer, Attach, Event, Service};
 use turnstile_virtio::config::{Block, BlockRange, BlockRequest};
 use turnstile_virtio::features::Features;
 
-use super::host::{FIRMWARE, Host, MEMORY, OTHER, probe};
+use super::host::{Host, MEMORY, OTHER, host, probe};
 use crate::Function;
 use turnstile_service_block::QUEUES;
 
@@ -17,7 +18,7 @@ fn disk() -> Vec<u8> {
 }
 
 fn running(writable: bool) -> (Host, BlockDriver) {
-    let mut host = Host::new(disk(), writable, None);
+    let mut host = host(disk(), writable, None);
     let mut driver = probe(&mut host);
     driver.enable_messages(&mut host);
     let lacks = if writable {
@@ -63,7 +64,7 @@ fn a_driver_finds_a_disk() {
 
 #[test]
 fn bars_are_where_software_puts_them() {
-    let mut host = Host::new(disk(), true, None);
+    let mut host = host(disk(), true, None);
     assert!(host.board.decoded.borrow().iter().all(Option::is_none), "firmware has not enabled them");
     let placed = [host.read(ECAM + 0x20, 4), host.read(ECAM + 0x14, 4)];
     assert_eq!(placed, [FIRMWARE, FIRMWARE + 0x4000]);
@@ -117,7 +118,7 @@ fn a_disk_that_cannot_be_written_is_not() {
     assert_eq!(ask(BlockRequest::WRITE_ZEROES, 0, &range, 0).1, BlockRequest::IOERR);
     let original = disk();
     assert_eq!(ask(BlockRequest::IN, 8, &[], 512), (original[4096..4608].to_vec(), 0));
-    assert!(host.disk() == original);
+    assert!(host.subject.into_disk() == original);
 }
 
 /// With EVENT_IDX, what is asked for while the service works needs neither a doorbell nor an interrupt of its own.
@@ -153,7 +154,7 @@ fn what_is_long_is_done_in_pieces() {
         let some = driver.interrupts(&mut host).len();
         assert!(some <= 10, "two slices are 128 KiB, {some}");
         done += some;
-        if !host.alarm() {
+        if !host.wait() {
             break;
         }
         events += 1;
@@ -186,7 +187,7 @@ fn after_a_reset_no_memory_is_touched() {
         let before = host.board.ram.get(Ram::BASE, MEMORY);
         host.kill();
         host.write(driver.notify, 2, 0);
-        while host.alarm() {}
+        while host.wait() {}
         assert!(host.board.ram.get(Ram::BASE, MEMORY) == before);
         host.board.messages.take();
         assert!(driver.start(&mut host, ACCEPTED));
@@ -204,7 +205,7 @@ fn masked_messages_wait_over_a_crash() {
     assert!(host.board.messages.borrow().is_empty());
     assert_eq!(host.read(driver.table + 0x800, 4), 1 << 2);
     host.kill();
-    while host.alarm() {}
+    while host.wait() {}
     assert!(!host.board.messages.borrow().contains(&0x52), "the others are owed");
     assert_eq!(host.read(driver.table + 0x800, 4), 1 << 2);
     host.write(entry, 4, 0);

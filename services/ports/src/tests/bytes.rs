@@ -5,13 +5,13 @@ use turnstile_rig::{BlockDriver, Computer, ECAM, Random};
 use turnstile_service_rt::{Answer, Attach, Event, ROOM, Service};
 use turnstile_virtio::config::ConsoleControl;
 
-use super::host::{Guest, Host, NAMES, receive, room, text, transmit};
+use super::host::{Guest, Host, NAMES, Peers, host, receive, room, text, transmit};
 use crate::Function;
 
 const OPEN: u16 = ConsoleControl::PORT_OPEN;
 
 fn running() -> (Host, Guest) {
-    let mut host = Host::new(None);
+    let mut host = host(None);
     let guest = Guest::new(&mut host);
     (host, guest)
 }
@@ -129,7 +129,7 @@ fn a_new_life_begins_with_nothing() {
 
 /// A life of a driver, in which the service is killed at one step behind the driver's start. Returns whether it was.
 fn killed_at(step: u64) -> bool {
-    let mut host = Host::new(None);
+    let mut host = host(None);
     let mut guest = Guest::before_ports(&mut host);
     host.kills.left = Some(step);
     guest.find_ports(&mut host);
@@ -173,7 +173,7 @@ fn killed_at_any_step_it_loses_nothing_and_repeats_nothing() {
 fn killed_while_the_driver_starts_it_is_there() {
     let mut step = 0;
     loop {
-        let mut host = Host::new(Some(step));
+        let mut host = host(Some(step));
         let mut guest = Guest::new(&mut host);
         host.open(1, 10);
         host.bring(1, b"there");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the hypervisor is to the service: events, calls, restarts. The service is killed at any step that leaves a trace.
+//! The service, the other sides of its ports, a hypervisor with both, and a guest.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use turnstile_console::control::Name;
-use turnstile_rig::{BlockDriver, Computer, Fuse, Ram, Request};
-use turnstile_service_rig::{Board, Kills};
-use turnstile_service_rt::{AGAIN, Characters, Event, ROOM, Sent, Service};
+use turnstile_rig::{BlockDriver, Computer, Fuse, Request};
+use turnstile_service_rig::{Board, Subject};
+use turnstile_service_rt::{Answer, Characters, Doorbells, Event, ROOM, Sent, Service};
 use turnstile_service_virtio::Virtio;
 use turnstile_virtio::config::{CONSOLE, Console, ConsoleControl};
 use turnstile_virtio::features::Features;
@@ -84,30 +84,63 @@ impl Outlets for Sides {
 
 type Device = Virtio<QUEUES, VECTORS, Ports<Sides>>;
 
-/// A hypervisor with one VM and its ports.
-pub struct Host {
-    pub board: Board,
+/// The service, and the other sides of its ports.
+pub struct Program {
     pub sides: Sides,
     device: Device,
-    /// The service wants another event.
-    pub again: bool,
-    pub kills: Kills,
 }
 
-impl Host {
-    pub fn new(left: Option<u64>) -> Self {
-        let board = Board::new(MEMORY, 273);
-        let (fuse, kills) = (board.fuse.clone(), Kills::new(board.fuse.clone(), left));
-        let sides = Sides { all: Rc::default(), kept: Rc::new(RefCell::new([0; WORDS])), fuse };
-        let device = Device::new(Ports::new(sides.clone()));
-        let mut host = Self { board, sides, device, again: false, kills };
-        host.begin(false);
-        host
+impl Subject for Program {
+    const DOORBELLS: Doorbells = Function::DOORBELLS;
+
+    fn begin(&mut self, board: &Board, kept: bool, bars: u64) -> Answer {
+        self.device = Device::new(Ports::new(self.sides.clone()));
+        attach(&mut self.device, board, kept, bars)
     }
 
+    fn event(&mut self, board: &Board, event: Event) -> Answer {
+        crate::model::event(&mut self.device, board, event)
+    }
+
+    fn answered(&mut self, lines: u64) {
+        if lines & ROOM != 0 {
+            self.sides.all.borrow_mut().iter_mut().for_each(|side| side.refused = false);
+        }
+    }
+}
+
+pub type Host = turnstile_service_rig::Host<Program>;
+
+/// A hypervisor with one VM and its ports.
+pub fn host(left: Option<u64>) -> Host {
+    let board = Board::new(MEMORY, 273);
+    let kept = Rc::new(RefCell::new([0; WORDS]));
+    let sides = Sides { all: Rc::default(), kept, fuse: board.fuse.clone() };
+    let device = Device::new(Ports::new(sides.clone()));
+    Host::new(board, Program { sides, device }, left)
+}
+
+/// What happens at the other sides.
+pub trait Peers {
     /// The VM has started anew: so does the service, and nobody is at the ports.
-    pub fn restart(&mut self) {
-        let mut all = self.sides.all.borrow_mut();
+    fn restart(&mut self);
+    /// Somebody comes to a port, and has so much room.
+    fn open(&mut self, port: usize, room: u64);
+    /// They go: what waits is gone, too.
+    fn close(&mut self, port: usize);
+    /// They have read: there is more room.
+    fn make_room(&mut self, port: usize, room: u64);
+    /// Bytes come for a port.
+    fn bring(&mut self, port: usize, bytes: &[u8]);
+    /// Offers what there is, as the hypervisor does.
+    fn offer(&mut self);
+    /// What came to whoever is at a port.
+    fn text(&self, port: usize) -> Vec<u8>;
+}
+
+impl Peers for Host {
+    fn restart(&mut self) {
+        let mut all = self.subject.sides.all.borrow_mut();
         for side in all.iter_mut() {
             *side = Side { sent: side.sent, taken: side.taken, ..Side::default() };
         }
@@ -115,18 +148,16 @@ impl Host {
         self.begin(false);
     }
 
-    /// Somebody comes to a port, and has so much room.
-    pub fn open(&mut self, port: usize, room: u64) {
-        let mut all = self.sides.all.borrow_mut();
+    fn open(&mut self, port: usize, room: u64) {
+        let mut all = self.subject.sides.all.borrow_mut();
         let side = &mut all[port - 1];
         (side.is_open, side.room, side.news, side.refused) = (true, room, true, false);
         drop(all);
         self.offer();
     }
 
-    /// They go: what waits is gone, too.
-    pub fn close(&mut self, port: usize) {
-        let mut all = self.sides.all.borrow_mut();
+    fn close(&mut self, port: usize) {
+        let mut all = self.subject.sides.all.borrow_mut();
         let side = &mut all[port - 1];
         (side.is_open, side.news) = (false, true);
         side.typed.clear();
@@ -134,25 +165,22 @@ impl Host {
         self.offer();
     }
 
-    /// They have read: there is more room.
-    pub fn make_room(&mut self, port: usize, room: u64) {
-        let mut all = self.sides.all.borrow_mut();
+    fn make_room(&mut self, port: usize, room: u64) {
+        let mut all = self.subject.sides.all.borrow_mut();
         (all[port - 1].room, all[port - 1].news) = (all[port - 1].room + room, true);
         drop(all);
         self.offer();
     }
 
-    /// Bytes come for a port.
-    pub fn bring(&mut self, port: usize, bytes: &[u8]) {
-        self.sides.all.borrow_mut()[port - 1].typed.extend(bytes);
+    fn bring(&mut self, port: usize, bytes: &[u8]) {
+        self.subject.sides.all.borrow_mut()[port - 1].typed.extend(bytes);
         self.offer();
     }
 
-    /// Offers what there is, as the hypervisor does.
-    pub fn offer(&mut self) {
+    fn offer(&mut self) {
         for _ in 0..10_000 {
             let next = (0..NAMES.len()).find_map(|at| {
-                let side = &mut self.sides.all.borrow_mut()[at];
+                let side = &mut self.subject.sides.all.borrow_mut()[at];
                 let count = side.typed.len().min(8);
                 let mut bytes = [0; 8];
                 bytes[..count].copy_from_slice(&side.typed[..count]);
@@ -166,7 +194,7 @@ impl Host {
             let typed = Characters { count: count as u64, words: [u64::from_le_bytes(bytes), 0] };
             let taken = self.event(Event::Input { device: at as u64 + 1, typed, position, size: 0 });
             assert!(taken <= count as u64);
-            let side = &mut self.sides.all.borrow_mut()[at];
+            let side = &mut self.subject.sides.all.borrow_mut()[at];
             side.typed.drain(..(taken as usize).min(side.typed.len()));
             side.taken += taken;
             side.refused = count != 0 && taken == 0;
@@ -174,77 +202,8 @@ impl Host {
         panic!("it is offered the same again and again");
     }
 
-    fn answered(&mut self, lines: u64) {
-        self.again |= lines & AGAIN != 0;
-        if lines & ROOM != 0 {
-            self.sides.all.borrow_mut().iter_mut().for_each(|side| side.refused = false);
-        }
-    }
-
-    /// Begins a life of the service, until one gets so far.
-    fn begin(&mut self, mut kept: bool) {
-        loop {
-            self.device = Device::new(Ports::new(self.sides.clone()));
-            self.kills.arm();
-            let answer = attach(&mut self.device, &self.board, kept, 0x1008_0000);
-            if !self.kills.is_dead() {
-                return self.answered(answer.lines);
-            }
-            kept = true;
-        }
-    }
-
-    /// Hands an event to the service until it has answered.
-    pub fn event(&mut self, event: Event) -> u64 {
-        loop {
-            self.kills.arm();
-            let answer = crate::model::event(&mut self.device, &self.board, event);
-            if !self.kills.is_dead() {
-                self.answered(answer.lines);
-                return answer.value;
-            }
-            self.begin(true);
-        }
-    }
-
-    /// Kills it between two events.
-    pub fn kill(&mut self) {
-        self.kills.deaths += 1;
-        self.begin(true);
-    }
-
-    /// What came to whoever is at a port.
-    pub fn text(&self, port: usize) -> Vec<u8> {
-        self.sides.all.borrow()[port - 1].text.clone()
-    }
-}
-
-impl Computer for Host {
-    fn read(&mut self, address: u64, size: u64) -> u64 {
-        let event = self.board.load(address, size);
-        event.map_or(u64::MAX >> (64 - 8 * size), |event| self.event(event))
-    }
-
-    fn write(&mut self, address: u64, size: u64, value: u64) {
-        if let Some(event) = self.board.store(Function::DOORBELLS, address, size, value) {
-            self.event(event);
-        }
-    }
-
-    fn ram(&self) -> &Ram {
-        &self.board.ram
-    }
-
-    fn messages(&mut self) -> Vec<u32> {
-        self.board.messages.take()
-    }
-
-    fn wait(&mut self) -> bool {
-        let again = std::mem::take(&mut self.again);
-        if again {
-            self.event(Event::Alarm(0));
-        }
-        again
+    fn text(&self, port: usize) -> Vec<u8> {
+        self.subject.sides.all.borrow()[port - 1].text.clone()
     }
 }
 

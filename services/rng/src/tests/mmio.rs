@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use turnstile_rig::{Computer, Guest, OPTIONS, Ram, Reply};
 use turnstile_service_rt::Event;
 
-use super::host::{ACCEPTED, Host, REGISTERS};
+use super::host::{ACCEPTED, Host, REGISTERS, host_behind_mmio};
 use super::requests::{ENOUGH, news, room};
 
 const QUEUE_READY: u64 = 0x44;
@@ -113,7 +113,7 @@ fn enable(host: &mut Host, queue: &Guest) {
 }
 
 fn running() -> (Host, Driver) {
-    let mut host = Host::behind_mmio(ENOUGH, None);
+    let mut host = host_behind_mmio(ENOUGH, None);
     let driver = Driver::start(&mut host, Acknowledges::First);
     (host, driver)
 }
@@ -123,7 +123,7 @@ fn a_notification_is_a_doorbell_and_an_interrupt_an_edge() {
     let (mut host, mut driver) = running();
     driver.finish(&mut host);
     driver.ask(&mut host, 24);
-    assert_eq!(host.rung, 1);
+    assert_eq!(host.subject.rung, 1);
     assert_eq!(host.board.messages.borrow().len(), 1);
     let replies = driver.finish(&mut host);
     assert_eq!((replies.len(), news(&mut HashSet::new(), &replies[0])), (1, 24));
@@ -133,7 +133,7 @@ fn a_notification_is_a_doorbell_and_an_interrupt_an_edge() {
 
 /// A life of a driver, in which the service is killed at one step. Returns whether it was.
 fn killed_at(step: u64, acknowledges: Acknowledges) -> bool {
-    let mut host = Host::behind_mmio(ENOUGH, Some(step));
+    let mut host = host_behind_mmio(ENOUGH, Some(step));
     let mut driver = Driver::start(&mut host, acknowledges);
     let mut had = HashSet::new();
     let mut lengths = Vec::new();
@@ -180,7 +180,7 @@ fn a_queue_that_is_reset_is_the_drivers_again() {
         driver.queue.ask(host.ram(), &room(8)).unwrap();
         host.event(Event::Doorbell { queues: 1, now: 0 });
         host.kill();
-        assert_eq!(host.counter.drawn.get(), 0, "nobody looks there");
+        assert_eq!(host.subject.counter.drawn.get(), 0, "nobody looks there");
         driver.queue = Guest::new(host.ram(), Ram::BASE, 16, OPTIONS, 0x4000);
         enable(&mut host, &driver.queue);
         driver.ask(&mut host, 8);

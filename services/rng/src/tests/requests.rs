@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use turnstile_rig::{BlockDriver, Computer, ECAM, Random, Reply, Request};
 use turnstile_service_rt::{Answer, Attach, Event, Service};
 
-use super::host::{ACCEPTED, Host, probe, word};
+use super::host::{ACCEPTED, Host, host, probe, word};
 use crate::Function;
 
 /// Words that are more than any test needs.
@@ -14,7 +14,7 @@ pub const ENOUGH: u64 = 1 << 15;
 
 /// A driver that works.
 fn running(there: u64, left: Option<u64>) -> (Host, BlockDriver) {
-    let mut host = Host::new(there, left);
+    let mut host = host(there, left);
     let driver = started(&mut host);
     (host, driver)
 }
@@ -66,11 +66,11 @@ fn who_asks_without_end_has_turns() {
             driver.queues[0].ask(&host.board.ram, &room(256)).unwrap();
         }
         host.board.tick.set(tick);
-        host.counter.asked.set(0);
+        host.subject.counter.asked.set(0);
         host.event(Event::Doorbell { queues: 1, now: 0 });
-        assert_eq!(host.counter.asked.get(), 32 * most, "requests of one event");
+        assert_eq!(host.subject.counter.asked.get(), 32 * most, "requests of one event");
         driver.finish(&mut host);
-        assert_eq!(host.counter.asked.get(), 32 * 16);
+        assert_eq!(host.subject.counter.asked.get(), 32 * 16);
     }
 }
 
@@ -86,13 +86,13 @@ fn requests_wait_for_a_generator_that_is_dry() {
     assert_eq!(replies.len(), 1);
     assert_eq!(news(&mut had, &replies[0].1), 256);
     for _ in 0..3 {
-        host.counter.asked.set(0);
+        host.subject.counter.asked.set(0);
         assert!(host.wait(), "it looks again by itself");
         assert!(driver.interrupts(&mut host).is_empty());
-        assert!((1..100).contains(&host.counter.asked.get()), "not without end");
+        assert!((1..100).contains(&host.subject.counter.asked.get()), "not without end");
     }
     host.kill();
-    host.counter.there.set(ENOUGH);
+    host.subject.counter.there.set(ENOUGH);
     let replies = driver.finish(&mut host);
     assert_eq!((replies.len(), news(&mut had, &replies[0].1)), (1, 256));
     assert!(!host.wait(), "nobody looks where nothing is asked for");
@@ -134,15 +134,15 @@ fn killed_again_and_again_it_goes_on() {
             host.kill();
         }
         // Some are dry for a while.
-        let there = host.counter.drawn.get() + random.below(200);
-        host.counter.there.set(there);
+        let there = host.subject.counter.drawn.get() + random.below(200);
+        host.subject.counter.there.set(there);
         for (_, reply) in driver.interrupts(&mut host) {
             news(&mut had, &reply);
             done += 1;
         }
         host.wait();
     }
-    host.counter.there.set(ENOUGH);
+    host.subject.counter.there.set(ENOUGH);
     done += driver.finish(&mut host).len();
     assert_eq!(done, asked);
     assert!(host.kills.deaths > 20, "{}", host.kills.deaths);
@@ -156,7 +156,7 @@ fn hostile_drivers_get_nowhere() {
         let (mut host, mut driver) = running(u64::MAX, None);
         host.board.tick.set(200_000);
         for _ in 0..200 {
-            host.counter.asked.set(0);
+            host.subject.counter.asked.set(0);
             match random.below(7) {
                 0 => host.write(ECAM + random.below(0x1100), 1 << random.below(4), random.any()),
                 1 => host.write(driver.common + random.below(0x40), 1 << random.below(4), random.any()),
@@ -170,7 +170,7 @@ fn hostile_drivers_get_nowhere() {
                     host.event(Event::Alarm(0));
                 }
             }
-            assert!(host.counter.asked.get() <= 32 * 4 * 2, "two events of two slices");
+            assert!(host.subject.counter.asked.get() <= 32 * 4 * 2, "two events of two slices");
             if random.below(20) == 0 {
                 host.kill();
             }
@@ -193,7 +193,7 @@ fn a_broken_ring_needs_a_reset() {
     host.write(driver.notify, 2, 0);
     assert_eq!(host.board.messages.take(), [0x50]);
     assert_eq!(host.read(driver.common + 0x14, 1), 15 | 64);
-    assert_eq!(host.counter.drawn.get(), 0);
+    assert_eq!(host.subject.counter.drawn.get(), 0);
     assert!(driver.start(&mut host, ACCEPTED));
     assert!(driver.ask(&mut host, 0, &room(8)));
     assert_eq!(driver.finish(&mut host)[0].1.written, 8);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of arm64.
 
-use super::{BOOT, Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
+use super::{
+    BOOT, CONSOLE, Counted, Disk, MMIO, ONE_CPU, Row, TERMINAL, drive, of_blocks, ringing, simple, sleeping,
+    timed,
+};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 49] = [
+pub const ROWS: [Row; 54] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -34,9 +37,15 @@ pub const ROWS: [Row; 49] = [
     disk("disk-read", "4 KiB of a disk in RAM read", Disk::Ram, ""),
     disk("disk-write", "4 KiB of a disk in RAM written", Disk::Ram, "write"),
     disk("disk-batch", "16 times 4 KiB read with one doorbell", Disk::Ram, "depth=16"),
+    Row { lines: MMIO, ..disk("disk-read-mmio", "4 KiB read, virtio behind MMIO", Disk::Ram, "") },
     drive(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
     drive(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
     drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
+    Row {
+        guest: TERMINAL,
+        lines: CONSOLE,
+        ..timed(simple("console-write", "a line of 64 bytes to a virtio console"))
+    },
     sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
     sgi("self-sgi-x20", "the same, written from x20", 1, "target=0 x20"),
     sgi("self-sgi-overflow", "SGI to itself, 12 others pending", 1, "target=0 waiting=12"),
@@ -80,6 +89,17 @@ pub const ROWS: [Row; 49] = [
         options: "order=4096",
         ..simple("first-touch", "first write to a block of memory")
     },
+    Row {
+        touches: true,
+        ..disk(
+            "touch-lent",
+            "4 KiB of a disk read to a block that nobody has touched",
+            Disk::Ram,
+            "untouched",
+        )
+    },
+    balloon("give-back", "2 MiB reported by a balloon, which go back to a pool", "blocks=1", 64),
+    balloon("give-back-batch", "8 times 2 MiB with one report", "blocks=8", 128),
     BOOT,
 ];
 
@@ -109,6 +129,11 @@ const fn sgi(name: &'static str, what: &'static str, vcpus: u16, options: &'stat
 
 const fn sender(name: &'static str, what: &'static str, vcpus: u16, options: &'static str) -> Row {
     Row { counted: Counted::Sender, ..sgi(name, what, vcpus, options) }
+}
+
+/// A row of the guest that gives blocks back.
+const fn balloon(name: &'static str, what: &'static str, options: &'static str, memory: u64) -> Row {
+    Row { guest: "reporter", options, memory, balloon: true, ..of_blocks(simple(name, what), 1280) }
 }
 
 /// Two vCPUs take turns on one CPU, of equal priority, so that who is woken waits until the other one waits.

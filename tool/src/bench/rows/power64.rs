@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of POWER.
 
-use super::{Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
+use super::{
+    CONSOLE, Counted, Disk, ONE_CPU, Row, TERMINAL, drive, of_blocks, ringing, simple, sleeping, timed,
+};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 34] = [
+pub const ROWS: [Row; 38] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -44,6 +46,11 @@ pub const ROWS: [Row; 34] = [
     drive(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
     drive(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
     drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
+    Row {
+        guest: TERMINAL,
+        lines: CONSOLE,
+        ..timed(power("console-write", "a line of 64 bytes to a virtio console", 1))
+    },
     Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
     Row {
         counted: Counted::InAll,
@@ -67,6 +74,22 @@ pub const ROWS: [Row; 34] = [
         options: "order=65536",
         ..power("first-touch", "first write to a page of memory", 1)
     },
+    Row {
+        touches: true,
+        ..disk(
+            "touch-lent",
+            "4 KiB of a disk read to a block that nobody has touched",
+            Disk::Ram,
+            "untouched from=0x10000000",
+        )
+    },
+    balloon(
+        "give-back",
+        "2 MiB reported by a balloon, which go back to a pool",
+        "blocks=1 from=0x10000000",
+        320,
+    ),
+    balloon("give-back-batch", "8 times 2 MiB with one report", "blocks=8 from=0x10000000", 384),
     power("facility-fault", "msgsndp to itself, and its interrupt", 1),
     Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "H_CEDE of a vCPU to the entry of another") },
     Row {
@@ -82,6 +105,11 @@ const XIVE: &str = "interrupts = \"xive\"\n";
 
 /// The UART's scratch register: no device tree names the UART.
 const SCRATCH: &str = "mmio=0x10000000007";
+
+/// A row of the guest that gives blocks back.
+const fn balloon(name: &'static str, what: &'static str, options: &'static str, memory: u64) -> Row {
+    Row { guest: "reporter", options, memory, balloon: true, ..of_blocks(power(name, what, 1), 1280) }
+}
 
 /// Two vCPUs take turns on one CPU.
 const fn sharing(name: &'static str, what: &'static str) -> Row {

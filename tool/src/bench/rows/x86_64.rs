@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of PCs.
 
-use super::{BOOT, Counted, Disk, ONE_CPU, Row, drive, ringing, simple, sleeping, timed};
+use super::{
+    BOOT, CONSOLE, Counted, Disk, ONE_CPU, Row, TERMINAL, drive, of_blocks, ringing, simple, sleeping, timed,
+};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 41] = [
+pub const ROWS: [Row; 44] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -42,6 +44,11 @@ pub const ROWS: [Row; 41] = [
     drive(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
     drive(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
     drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
+    Row {
+        guest: TERMINAL,
+        lines: CONSOLE,
+        ..timed(pc("console-write", "a line of 64 bytes to a virtio console", 1))
+    },
     pc("io-apic", "read the I/O APIC's version", 1),
     Row { la57: true, ..pc("device-access-la57", "the same, five-level page tables", 1) },
     pc("absent", "read where nothing is", 1),
@@ -58,6 +65,16 @@ pub const ROWS: [Row; 41] = [
     pc("halt-wake", "hlt with an interrupt pending", 1),
     // Each touch takes a page: fewer, in more memory.
     Row { fewer: 16, memory: 128, touches: true, ..pc("first-touch", "first write to a page of memory", 1) },
+    Row {
+        touches: true,
+        ..disk(
+            "touch-lent",
+            "4 KiB of a disk read to a block that nobody has touched",
+            Disk::Ram,
+            "untouched",
+        )
+    },
+    balloon("give-back", "2 MiB reported by a balloon, which go back to a pool", "blocks=1", 64),
     Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "hlt of a vCPU to the entry of another") },
     Row {
         counted: Counted::Switch,
@@ -80,6 +97,11 @@ const fn packet(name: &'static str, what: &'static str, options: &'static str) -
 /// A row of the guest that has a disk.
 const fn disk(name: &'static str, what: &'static str, disk: Disk, options: &'static str) -> Row {
     Row { guest: "block", options, disk: Some(disk), ..timed(pc(name, what, 1)) }
+}
+
+/// A row of the guest that gives blocks back.
+const fn balloon(name: &'static str, what: &'static str, options: &'static str, memory: u64) -> Row {
+    Row { guest: "reporter", options, memory, balloon: true, ..of_blocks(pc(name, what, 1), 800) }
 }
 
 /// Two vCPUs take turns on one CPU.

@@ -5,7 +5,6 @@
 use super::Run;
 use super::plan::{Guest, Plan};
 use crate::bench::rows::{Disk, Row};
-use crate::isa::Isa;
 use crate::setup::peers::Peer;
 
 /// How many requests `disk-batch` makes at once.
@@ -13,7 +12,8 @@ const DEPTH: u64 = 16;
 
 /// Whether it is a row of such disks.
 pub fn has(row: &Row) -> bool {
-    row.disk == Some(Disk::Ram) && row.isa == Isa::Arm64
+    let is_usual = row.lines.is_empty() && !row.touches;
+    row.disk == Some(Disk::Ram) && is_usual
 }
 
 /// A guest with a disk. The second boot does twice as much.
@@ -60,6 +60,7 @@ fn device() -> Vec<String> {
 mod tests {
     use super::*;
     use crate::bench::rows;
+    use crate::isa::Isa;
 
     fn row(name: &str) -> &'static Row {
         rows::select(Isa::Arm64, &[name.to_owned()]).unwrap()[0]

@@ -123,12 +123,9 @@ impl Subject {
         if difference::has(self, row) {
             return true;
         }
-        // The device of the others is always where io-user has it; nobody stays inside it or has a CPU for it; their monitor has no networks
-        // or disks.
-        let is_own = ["io-device", "doorbell-busy"].contains(&row.name)
-            || row.own_cpu
-            || row.peer
-            || row.disk.is_some();
+        // The device of the others is always where io-user has it; nobody stays inside it or has a CPU for it; their monitor has no virtio
+        // devices.
+        let is_own = ["io-device", "doorbell-busy"].contains(&row.name) || row.own_cpu || row.drives();
         if row.counted == Counted::Boot || is_own {
             return self == Subject::Turnstile;
         }

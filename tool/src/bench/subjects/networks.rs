@@ -11,7 +11,6 @@ use super::Run;
 use super::plan::{Guest, Plan, debian};
 use crate::bench::rows::Row;
 use crate::failure::{Context, Result};
-use crate::isa::Isa;
 use crate::setup::peers::Peer;
 
 /// How long a turn of a CPU takes at most, in microseconds, if nobody says it.
@@ -43,13 +42,13 @@ set -e
 
 /// Whether it is a row of packets between CPUs of their own, by one pair of queues: a tap has one.
 pub fn has(row: &Row) -> bool {
-    row.peer && row.shared.is_none() && !row.pairs && row.isa == Isa::Arm64
+    row.peer && row.shared.is_none() && !row.pairs
 }
 
 /// Two guests on a network. The second boot does twice as much; of packets after a silence, it sends them, and the first one is silent.
 pub fn plan(run: &Run<'_>, host: &Peer) -> Result<Plan> {
     let operations = operations(run.row, run.iterations);
-    let shell = debian(run.layout)?.kernel.with_file_name(SHELL);
+    let shell = debian(run.layout, run.row.isa)?.kernel.with_file_name(SHELL);
     let shell = std::fs::read(&shell).context(|| format!("cannot read {}", shell.display()))?;
     Ok(Plan {
         cpus: 4,
@@ -107,6 +106,7 @@ pub fn emulator(turn: u64) -> Vec<OsString> {
 mod tests {
     use super::*;
     use crate::bench::rows;
+    use crate::isa::Isa;
 
     fn row(name: &str) -> &'static Row {
         rows::select(Isa::Arm64, &[name.to_owned()]).unwrap()[0]

@@ -39,7 +39,7 @@ pub struct Guest {
 }
 
 /// Debian's kernel and busybox, which have been fetched.
-pub fn debian(layout: &Layout) -> Result<Debian> {
-    debian::cached(layout, Isa::Arm64, Flavour::Cloud)
+pub fn debian(layout: &Layout, isa: Isa) -> Result<Debian> {
+    debian::cached(layout, isa, Flavour::Cloud)
         .ok_or_else(|| Failure::failed("Debian's kernel is not in the cache any more").help("run this again"))
 }

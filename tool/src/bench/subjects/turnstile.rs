@@ -100,6 +100,12 @@ pub fn services(row: &Row, board: Board, vm: &str) -> String {
     if let Some(disk) = row.disk {
         return table_of(disk, board);
     }
+    if row.balloon {
+        return format!("[pool]\nsize = \"{}MiB\"\n", row.memory);
+    }
+    if row.drives() {
+        return String::new();
+    }
     let Some(program) = service(row.isa, row.name) else { return String::new() };
     let more = match program {
         "doorbell" => "device = \"extra\"\nmemory = true\ntime-limit = \"1s\"\n",
@@ -157,7 +163,9 @@ fn service(isa: Isa, row: &str) -> Option<&'static str> {
         "doorbell" | "doorbell-busy" | "service-cpu" => Some("doorbell"),
         "packet" | "packet-pairs" | "packet-1500" | "packet-batch" | "packet-sleeping" | "packet-uplink"
         | "packet-1cpu" | "segment" => Some("switch"),
-        "disk-read" | "disk-write" | "disk-batch" => Some("disk"),
+        "disk-read" | "disk-write" | "disk-batch" | "disk-read-mmio" | "touch-lent" => Some("disk"),
+        "console-write" => Some("console"),
+        "give-back" | "give-back-batch" => Some("balloon"),
         "drive-read" | "drive-write" | "drive-batch" => Some("drive"),
         _ => None,
     }
@@ -198,7 +206,8 @@ mod tests {
 
     #[test]
     fn symbols_are_those_of_the_service_that_runs() {
-        let programs = ["disk", "doorbell", "drive", "switch", "uart", "uart-16550"].map(str::to_owned);
+        let programs = ["balloon", "console", "disk", "doorbell", "drive", "switch", "uart", "uart-16550"]
+            .map(str::to_owned);
         let mut found = 0;
         for row in Isa::ALL.into_iter().flat_map(rows::of) {
             let guests = |_| vec![row.guest.to_owned()];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Touches of memory whose blocks come from a pool.
 
+use std::slice;
 use std::sync::Arc;
 
 use turnstile_arch_common::heap::Heap;
@@ -58,7 +59,7 @@ fn a_touch_takes_a_block_and_waits_for_one_if_there_is_none() {
     }
     assert_eq!(pool.free(), 0);
     assert!(abort(RAM + SIZE, Some(FAULTS[0])), "where no memory is");
-    assert_eq!(vm.give_back(RAM..RAM + BLOCK), 1);
+    assert_eq!(vm.give_back(slice::from_ref(&(RAM..RAM + BLOCK))), 1);
     assert!(!abort(RAM + 7 * BLOCK, None));
     assert!(table.translate(&Heap, RAM + 7 * BLOCK).is_some(), "a block that somebody gives back");
 }

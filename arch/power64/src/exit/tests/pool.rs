@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory whose blocks come from a pool, and go back.
 
+use std::slice;
+
 use turnstile_paging::BLOCK;
 
 use super::*;
@@ -101,10 +103,10 @@ fn blocks_go_back_once_all_cpus_have_forgotten_them() {
     let registered = crate::exit::calls::register_vpa(vcpu, [1 << 45, 0, 2 * BLOCK, 0, 0, 0, 0]);
     assert_eq!(registered, turnstile_papr::code::Code::SUCCESS);
     fakes::take_log();
-    assert_eq!(vcpu.vm.give_back(BLOCK..4 * BLOCK), 2);
+    assert_eq!(vcpu.vm.give_back(slice::from_ref(&(BLOCK..4 * BLOCK))), 2);
     assert_eq!(fakes::take_log(), [Access::Write("TLBIE_LPID", vcpu.vm.lpid().into())]);
     assert!(machine.table.translate(&BigEndian, 2 * BLOCK).is_some(), "the area that the vCPU shares stays");
-    assert_eq!((machine.pool.free(), vcpu.vm.give_back(0..u64::MAX)), (2, 0));
+    assert_eq!((machine.pool.free(), vcpu.vm.give_back(slice::from_ref(&(0..u64::MAX)))), (2, 0));
     assert_eq!(fakes::take_log(), [], "nothing has gone");
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory whose blocks come from a pool, and go back.
 
+use std::slice;
+
 use turnstile_arch_common::heap::Heap;
 use turnstile_arch_common::pooled::{Pool, Pooled, Share};
 use turnstile_paging::{BLOCK, Nested, NestedAttributes, PageTable, PhysAddr};
@@ -149,7 +151,11 @@ fn a_register_that_names_a_record_waits_for_its_block() {
         assert!(!write((9 * BLOCK) | 1).0, "where no memory is");
         assert!(machine.pool.give(left[0]));
         assert_eq!(write(value), (true, rip + 2));
-        assert_eq!(machine.vcpu.vm.give_back(0..u64::MAX), 0, "the hypervisor keeps its address");
+        assert_eq!(
+            machine.vcpu.vm.give_back(slice::from_ref(&(0..u64::MAX))),
+            0,
+            "the hypervisor keeps its address"
+        );
         assert_eq!((machine.pool.free(), machine.is_mapped(3 * BLOCK)), (0, true));
     }
 }
@@ -166,7 +172,7 @@ fn nobody_uses_old_translations_once_a_block_has_gone() {
     assert!(vcpu.owned(|owned| owned.walks.find(0x7000, root)).is_some());
     let asid = vcpu.with_vmcb(|vmcb| vmcb.asid());
     vcpu.attention.take();
-    assert_eq!(vcpu.vm.give_back(BLOCK..2 * BLOCK), 1);
+    assert_eq!(vcpu.vm.give_back(slice::from_ref(&(BLOCK..2 * BLOCK))), 1);
     assert_eq!(
         (machine.pool.free(), vcpu.attention.is_pending()),
         (1, true),
@@ -175,6 +181,6 @@ fn nobody_uses_old_translations_once_a_block_has_gone() {
     assert_eq!(attend(&mut frame, vcpu, monitor()), Attended::Same);
     assert_ne!(vcpu.with_vmcb(|vmcb| vmcb.asid()), asid);
     assert_eq!(vcpu.owned(|owned| owned.walks.find(0x7000, root)), None);
-    assert_eq!(vcpu.vm.give_back(BLOCK..2 * BLOCK), 0);
+    assert_eq!(vcpu.vm.give_back(slice::from_ref(&(BLOCK..2 * BLOCK))), 0);
     assert!(!vcpu.attention.is_pending(), "nothing has gone");
 }
