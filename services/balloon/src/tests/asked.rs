@@ -135,6 +135,7 @@ fn who_is_asked_before_it_has_a_driver_finds_that() {
     host.begin(false);
     let mut driver = probe(&mut host);
     assert!(driver.start(&mut host, ACCEPTED));
+    assert_eq!(host.read(driver.config, 4), 0, "a new life is asked for nothing before it is told");
     assert!(tell_again(&mut host));
     assert_eq!(host.read(driver.config, 4), 7, "it is told again");
 }
