@@ -11,6 +11,7 @@
 //! A service is alone with one VM, or is *shared*: several are its [members](members), which come and go while it runs.
 
 mod beginning;
+mod crash;
 mod demand;
 mod device;
 mod inside;

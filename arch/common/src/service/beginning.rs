@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use turnstile_service::abi::{self, Answer, Event, Kind};
 
-use super::inside::Crash;
+use super::crash::Crash;
 use super::members::{Member, News, Reached, senders};
 use super::{ANEW, CHANGED, Device, EMPTY, Meanwhile, RUNS, Service, Space, Storage, Window};
 

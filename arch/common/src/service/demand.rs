@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use turnstile_service::abi::{self, Event, Kind};
 use turnstile_service::gate::Pending;
 
-use super::inside::Crash;
+use super::crash::Crash;
 use super::members::{Member, senders};
 use super::{Meanwhile, RUNS, Service, Space, Touch, Window};
 

@@ -1,48 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Inside a service: events and their answers, what it asks for, and crashes.
+//! Inside a service: events and their answers, and what it asks for.
 
-use core::fmt;
 use core::sync::atomic::Ordering;
 
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 use turnstile_service::gate::Pending;
 
+use super::crash::Crash;
 use super::demand::{awaited, is_access};
 use super::members::{owners, senders};
 use super::space::answered;
-use super::{ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Typed};
-
-/// Why a service is started anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Crash {
-    Fault,
-    Late,
-    Panic,
-    Killed,
-    /// It needs memory of a pool that has none: nobody is to blame. What it was to handle waits.
-    Starved,
-}
-
-impl fmt::Display for Crash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fault => "did what it must not do",
-            Self::Late => "took longer than it may",
-            Self::Panic => "gave up",
-            Self::Killed => "was killed",
-            Self::Starved => "waits for memory",
-        })
-    }
-}
+use super::{CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Typed};
 
 /// What an absent device answers.
 const ABSENT: Answer = Answer { value: u64::MAX, lines: 0, count: 0, words: [0; 2] };
 
 /// How often an event is handed to a service that crashes on it.
 const TRIES: u32 = 2;
-
-/// How many crashes are reported one by one; later ones only if their number is a power of two.
-const REPORTED: u32 = 8;
 
 impl<S: Space> Service<S> {
     /// Handles what waits, and leaves. What has come meanwhile is left for later: who rings without end, or a service that asks for more
@@ -474,42 +448,5 @@ impl<S: Space> Service<S> {
             true => self.tell(Pending::ALARM),
             false => _ = self.outside.alarm(0),
         }
-    }
-
-    /// Counts and reports a crash; the service begins anew when it is entered next.
-    #[cold]
-    pub(super) fn crash(&self, crash: Crash, left: Left) {
-        if matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED) {
-            self.begins.store(ANEW, Ordering::Relaxed);
-        }
-        self.silence();
-        if crash == Crash::Killed {
-            // Seen now: it is not to die of the same kill again.
-            self.gate.forget_kill();
-            if self.device.is_some() {
-                // Its device is silent until somebody enters, and nobody may ever come.
-                self.outside.alarm(0);
-            }
-        }
-        if crash == Crash::Starved {
-            return;
-        }
-        let number = self.crashes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if number <= REPORTED || number.is_power_of_two() {
-            let explained = Explained { space: &self.space, left };
-            self.outside.crashed(number, format_args!("service {} {crash}\n{explained}", self.name));
-        }
-    }
-}
-
-/// Where a service was left.
-struct Explained<'a, S> {
-    space: &'a S,
-    left: Left,
-}
-
-impl<S: Space> fmt::Display for Explained<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.space.explain(self.left, f)
     }
 }
