@@ -214,6 +214,13 @@ pub fn event<W: World, G: Giver>(
     world: &W,
     event: Event,
 ) -> Answer {
+    // The driver may have rung for both, and any queue may be next.
+    if let Event::Doorbell { queues, .. } = event
+        && queues & 1 << INFLATE != 0
+    {
+        let Balloon { gives, queues, .. } = &mut function.model;
+        *gives = queues[usize::from(INFLATE)].is_some();
+    }
     let Event::Input { size: pages, .. } = event else { return function.event(world, event) };
     if core::mem::replace(&mut function.model.wanted, pages) != pages {
         function.changed(world);

@@ -2,7 +2,7 @@
 //! What a guest is asked for, and what becomes of the pages that it gives and takes back.
 
 use turnstile_rig::{BlockDriver, Computer, Ram, Random, Ring};
-use turnstile_service_rt::BLOCK;
+use turnstile_service_rt::{BLOCK, Event};
 use turnstile_virtio::config::Balloon as Configuration;
 use turnstile_virtio::features::Features;
 
@@ -49,8 +49,14 @@ impl Guest {
         tell_again(&mut self.host) || self.host.wait()
     }
 
-    /// Names pages on a queue.
+    /// Names pages on a queue, and rings.
     fn name(&mut self, queue: u16, pages: impl IntoIterator<Item = u64>) {
+        self.offer(queue, pages);
+        self.host.write(self.driver.notify + 4 * u64::from(queue), 2, queue.into());
+    }
+
+    /// Names pages on a queue.
+    fn offer(&mut self, queue: u16, pages: impl IntoIterator<Item = u64>) {
         let at = usize::from(queue);
         let (ring, ram) = (&self.driver.queues[at].ring, &self.host.board.ram);
         let bytes: Vec<u8> = pages.into_iter().flat_map(|page| (page as u32).to_le_bytes()).collect();
@@ -59,7 +65,6 @@ impl Guest {
         Ring::describe(ram, ring.layout.areas().descriptors, 0, (numbers, bytes.len() as u32), 0, 0);
         ring.offer(ram, self.counts[at], 0, self.counts[at] + 1);
         self.counts[at] += 1;
-        self.host.write(self.driver.notify + 4 * u64::from(queue), 2, queue.into());
     }
 
     /// Says whether all requests on a queue are completed.
@@ -234,6 +239,29 @@ fn what_is_taken_back_while_it_is_given_is_in_use_behind_both() {
         while guest.wait() {}
         guest.give(pages(2).skip(1));
         assert_eq!(guest.gone(), [false; 3]);
+    }
+}
+
+/// Whichever queue is next: others were in their turn before.
+#[test]
+fn what_is_given_and_taken_back_at_once_is_in_use_behind_both() {
+    for delay in 0..40 {
+        let mut guest = Guest::new();
+        guest.host.subject.pool.delay(delay);
+        guest.offer(INFLATE, pages(1));
+        let (ring, ram) = (&guest.driver.queues[2].ring, &guest.host.board.ram);
+        Ring::describe(ram, ring.layout.areas().descriptors, 0, (block(3), BLOCK as u32), 2, 0);
+        ring.offer(ram, 0, 0, 1);
+        guest.host.event(Event::Doorbell { queues: 0b101, now: 0 });
+        guest.finish(INFLATE);
+        guest.host.subject.pool.delay(0);
+        guest.offer(INFLATE, pages(2));
+        guest.offer(DEFLATE, [pages(2).start]);
+        guest.host.event(Event::Doorbell { queues: 0b11, now: 0 });
+        guest.finish(DEFLATE);
+        guest.host.subject.pool.take_back();
+        guest.give(pages(2).skip(1));
+        assert_eq!(guest.gone(), [false; 3], "{delay}");
     }
 }
 
