@@ -26,6 +26,10 @@ const PLACES: usize = 1024;
 
 const _: () = assert!(BLOCK == turnstile_service_rt::BLOCK, "what is collected is what goes");
 
+/// The queue of pages that are given, and the one of those that are taken back.
+const INFLATE: u16 = 0;
+const DEFLATE: u16 = 1;
+
 /// What the pages of each queue are.
 const KINDS: [Pages; QUEUES] = [Pages::Inflate, Pages::Deflate, Pages::Report];
 
@@ -70,8 +74,6 @@ impl<G: Giver> turnstile_balloon::Pages for Whole<G> {
 
     fn deflate(&mut self, address: u64, length: u64) {
         self.given.take_back(address, length);
-        // Its block may be about to go.
-        self.giver.keep();
     }
 
     fn is_settled(&mut self) -> bool {
@@ -85,6 +87,8 @@ pub struct Balloon<G> {
     /// How many pages the driver is asked for.
     wanted: u64,
     queues: [Option<Balloons>; QUEUES],
+    /// Not all is done that the driver gives.
+    gives: bool,
     /// What the driver fills free pages with.
     poison: u32,
 }
@@ -93,7 +97,7 @@ impl<G: Giver> Balloon<G> {
     /// Makes one that gives pages to this.
     pub const fn new(giver: G) -> Self {
         let pages = Whole { giver, given: Collected::new(), tells: false };
-        Self { pages, wanted: 0, queues: [const { None }; QUEUES], poison: 0 }
+        Self { pages, wanted: 0, queues: [const { None }; QUEUES], gives: false, poison: 0 }
     }
 }
 
@@ -136,6 +140,7 @@ impl<G: Giver> Model<QUEUES> for Balloon<G> {
         if let Some(queue) = self.queues.get_mut(usize::from(number)) {
             *queue = None;
         }
+        self.gives &= number != INFLATE;
         // The pages of requests that were not completed are the driver's again, and those that it has given.
         self.pages.given.clear();
         self.pages.giver.keep();
@@ -161,7 +166,11 @@ impl<M: Memory, G: Giver> Serves<QUEUES, M> for Balloon<G> {
     }
 
     fn serve(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken> {
-        let Self { pages, queues, poison, .. } = self;
+        // A life that begins handles what was open again, and would give pages that are in use if they were taken back before that is completed.
+        if number == DEFLATE && self.gives {
+            return Ok(Served { interrupt: false, rest: Rest::More });
+        }
+        let Self { pages, queues, poison, gives, .. } = self;
         let Some(Some(queue)) = queues.get_mut(usize::from(number)) else {
             return Ok(Served { interrupt: false, rest: Rest::Idle });
         };
@@ -169,7 +178,11 @@ impl<M: Memory, G: Giver> Serves<QUEUES, M> for Balloon<G> {
         let Turn { interrupt, again } = queue.serve(memory, pages, *poison, most).map_err(broken)?;
         *budget = 0;
         // What is about to be gone is asked for again.
-        Ok(Served { interrupt, rest: if again || queue.waits() { Rest::More } else { Rest::Idle } })
+        let has_more = again || queue.waits();
+        if number == INFLATE {
+            *gives = has_more;
+        }
+        Ok(Served { interrupt, rest: if has_more { Rest::More } else { Rest::Idle } })
     }
 }
 
@@ -201,6 +214,13 @@ pub fn event<W: World, G: Giver>(
     world: &W,
     event: Event,
 ) -> Answer {
+    // The driver may have rung for both, and any queue may be next.
+    if let Event::Doorbell { queues, .. } = event
+        && queues & 1 << INFLATE != 0
+    {
+        let Balloon { gives, queues, .. } = &mut function.model;
+        *gives = queues[usize::from(INFLATE)].is_some();
+    }
     let Event::Input { size: pages, .. } = event else { return function.event(world, event) };
     if core::mem::replace(&mut function.model.wanted, pages) != pages {
         function.changed(world);

@@ -2,7 +2,7 @@
 //! What a guest is asked for, and what becomes of the pages that it gives and takes back.
 
 use turnstile_rig::{BlockDriver, Computer, Ram, Random, Ring};
-use turnstile_service_rt::BLOCK;
+use turnstile_service_rt::{BLOCK, Event};
 use turnstile_virtio::config::Balloon as Configuration;
 use turnstile_virtio::features::Features;
 
@@ -49,8 +49,14 @@ impl Guest {
         tell_again(&mut self.host) || self.host.wait()
     }
 
-    /// Names pages on a queue.
+    /// Names pages on a queue, and rings.
     fn name(&mut self, queue: u16, pages: impl IntoIterator<Item = u64>) {
+        self.offer(queue, pages);
+        self.host.write(self.driver.notify + 4 * u64::from(queue), 2, queue.into());
+    }
+
+    /// Names pages on a queue.
+    fn offer(&mut self, queue: u16, pages: impl IntoIterator<Item = u64>) {
         let at = usize::from(queue);
         let (ring, ram) = (&self.driver.queues[at].ring, &self.host.board.ram);
         let bytes: Vec<u8> = pages.into_iter().flat_map(|page| (page as u32).to_le_bytes()).collect();
@@ -59,7 +65,6 @@ impl Guest {
         Ring::describe(ram, ring.layout.areas().descriptors, 0, (numbers, bytes.len() as u32), 0, 0);
         ring.offer(ram, self.counts[at], 0, self.counts[at] + 1);
         self.counts[at] += 1;
-        self.host.write(self.driver.notify + 4 * u64::from(queue), 2, queue.into());
     }
 
     /// Says whether all requests on a queue are completed.
@@ -213,18 +218,65 @@ fn a_block_stays_that_the_guest_uses_some_of() {
     assert_eq!(guest.gone(), [true, false, false]);
 }
 
-/// A driver that takes a page back while its block is about to go has it: what it writes there is not lost.
+/// A driver that takes a page back while its block is about to go may use it when that request is completed: the block goes before, also if it is
+/// given again by a life that does not know of the page.
 #[test]
-fn a_block_stays_of_which_a_page_is_taken_back_before_it_has_gone() {
-    let mut guest = Guest::new();
+fn what_is_taken_back_while_it_is_given_is_in_use_behind_both() {
+    for is_killed in [false, true] {
+        let mut guest = Guest::new();
+        guest.host.subject.pool.delay(5);
+        guest.name(INFLATE, pages(2));
+        assert!(guest.wait() && !guest.is_done(INFLATE));
+        guest.name(DEFLATE, [pages(2).start]);
+        if is_killed {
+            guest.host.kill();
+        }
+        while !guest.is_done(DEFLATE) {
+            assert!(guest.wait(), "it looks again by itself");
+        }
+        assert!(guest.is_done(INFLATE), "the block may go behind that");
+        guest.host.subject.pool.take_back();
+        while guest.wait() {}
+        guest.give(pages(2).skip(1));
+        assert_eq!(guest.gone(), [false; 3]);
+    }
+}
+
+/// Whichever queue is next: others were in their turn before.
+#[test]
+fn what_is_given_and_taken_back_at_once_is_in_use_behind_both() {
+    for delay in 0..40 {
+        let mut guest = Guest::new();
+        guest.host.subject.pool.delay(delay);
+        guest.offer(INFLATE, pages(1));
+        let (ring, ram) = (&guest.driver.queues[2].ring, &guest.host.board.ram);
+        Ring::describe(ram, ring.layout.areas().descriptors, 0, (block(3), BLOCK as u32), 2, 0);
+        ring.offer(ram, 0, 0, 1);
+        guest.host.event(Event::Doorbell { queues: 0b101, now: 0 });
+        guest.finish(INFLATE);
+        guest.host.subject.pool.delay(0);
+        guest.offer(INFLATE, pages(2));
+        guest.offer(DEFLATE, [pages(2).start]);
+        guest.host.event(Event::Doorbell { queues: 0b11, now: 0 });
+        guest.finish(DEFLATE);
+        guest.host.subject.pool.take_back();
+        guest.give(pages(2).skip(1));
+        assert_eq!(guest.gone(), [false; 3], "{delay}");
+    }
+}
+
+/// Its requests are forgotten with their queue.
+#[test]
+fn pages_are_taken_back_behind_a_reset_of_the_queue_that_was_giving() {
+    let mut guest = Guest::with(ACCEPTED.union(Features::RING_RESET));
     guest.host.subject.pool.delay(100);
     guest.name(INFLATE, pages(2));
     assert!(guest.wait() && !guest.is_done(INFLATE));
+    let common = guest.driver.common;
+    guest.host.write(common + 0x16, 2, INFLATE.into());
+    guest.host.write(common + 0x3a, 2, 1);
     guest.name(DEFLATE, [pages(2).start]);
-    assert!(guest.is_done(DEFLATE), "it does not wait");
-    guest.host.subject.pool.delay(0);
-    guest.finish(INFLATE);
-    assert_eq!(guest.gone(), [false; 3]);
+    assert!(guest.is_done(DEFLATE), "it waits for nothing");
 }
 
 /// Nobody knows which of its pages are in use again.
@@ -310,4 +362,18 @@ fn hostile_numbers_are_ignored() {
         guest.take_back((0..200).map(|_| random.any() & 0xffff_ffff));
     }
     assert_eq!(guest.gone(), [false; 3]);
+}
+
+/// What waits of a report is not what is taken back.
+#[test]
+fn a_report_goes_though_a_page_is_taken_back_meanwhile() {
+    let mut guest = Guest::new();
+    guest.give(pages(1));
+    guest.host.subject.pool.delay(5);
+    let (ring, ram) = (&guest.driver.queues[2].ring, &guest.host.board.ram);
+    Ring::describe(ram, ring.layout.areas().descriptors, 0, (block(2), BLOCK as u32), 2, 0);
+    ring.offer(ram, 0, 0, 1);
+    guest.host.write(guest.driver.notify + 4 * 2, 2, 2);
+    guest.take_back([pages(1).start]);
+    assert_eq!(guest.gone(), [true, true, false]);
 }
