@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pages that a driver has given one by one, until whole blocks are together: memory goes by blocks.
 
-use crate::PAGE;
-
+/// How many bytes a page has, whatever the guest's pages are.
+pub const PAGE: u64 = 4096;
 /// How many bytes a block has.
 pub const BLOCK: u64 = 2 << 20;
 /// How many pages it has.

@@ -8,7 +8,7 @@
 
 mod collected;
 
-pub use collected::{BLOCK, Collected};
+pub use collected::{BLOCK, Collected, PAGE};
 
 use turnstile_virtio::config::Balloon;
 use turnstile_virtio::device::{Cursor, Queue, Turn};
@@ -17,8 +17,6 @@ use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::{Layout, Options};
 use turnstile_virtio::violation::Violation;
 
-/// How many bytes a page has, whatever the guest's pages are.
-pub const PAGE: u64 = 4096;
 /// How many buffers a request has at most: Linux reports up to 32 ranges at once.
 pub const BUFFERS: u32 = 64;
 
