@@ -39,7 +39,7 @@ fn host(subject: Subject) -> Option<kvm::Host> {
 
 /// Whether a row of a subject is measured so.
 pub fn has(subject: Subject, row: &Row) -> bool {
-    // Guests with a network do not end on AMD64, where the emulator delivers interrupts twice (docs/src/peers.md).
+    // Two guests on a network do not end there (docs/src/peers.md, "Rows without a figure").
     let has_networks = subject != Subject::KvmSvm;
     host(subject).is_some() && (disks::has(row) || has_networks && networks::has(row))
 }
