@@ -81,10 +81,15 @@ fn lines_take_effect_when_they_change() {
 
 #[test]
 fn a_crash_costs_the_guest_nothing_but_time() {
-    let (service, world) = service(&[Step::Done(0, 1), Step::Fault, Step::Done(0, 0), Step::Done(4, 0)]);
+    let (service, world) = service(&[Step::Done(0, 1), Step::Fault, Step::Done(0, 0), Step::Done(4, 2)]);
     assert_eq!(access(&service), 4);
     assert_eq!(heard(&service), ["begin false", "Attach 0", "Read 0", "begin true", "Attach 1", "Read 0"]);
-    assert_eq!(said(world), ["lines 1 1", "1: service test did what it must not do, here", "lines 1 0"]);
+    let crash = "1: service test did what it must not do, here";
+    assert_eq!(
+        said(world),
+        ["lines 1 1", crash, "lines 1 0", "lines 2 2"],
+        "what it answers then takes effect"
+    );
     assert_eq!(service.figures().crashes, 1);
 }
 
