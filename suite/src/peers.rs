@@ -271,12 +271,12 @@ mod tests {
     fn rows_of_devices_exist_and_are_recorded() {
         let recorded = Recorded::load(&Layout::find().unwrap()).unwrap();
         for isa in Isa::ALL {
-            for name in DISK_ROWS.into_iter().chain(NETWORK_ROWS) {
+            let subject = with_devices(isa);
+            let networks = NETWORK_ROWS.into_iter().filter(|_| isa != Isa::X86_64);
+            for name in DISK_ROWS.into_iter().chain(networks) {
                 let row = rows::of(isa).iter().find(|row| row.name == name).unwrap();
-                let subject = with_devices(isa);
-                let is_measured = difference::has(subject, row);
-                assert_eq!(is_measured, isa != Isa::X86_64 || DISK_ROWS.contains(&name), "{name} on {isa}");
-                assert!(!is_measured || recorded.instructions(subject, name).is_some(), "{name} on {isa}");
+                assert!(difference::has(subject, row), "{name} on {isa}");
+                assert!(recorded.instructions(subject, name).is_some(), "{name} on {isa}");
             }
         }
     }

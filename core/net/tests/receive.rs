@@ -130,6 +130,37 @@ impl Buffers {
     }
 }
 
+/// A driver whose buffers are small: what needs more of them than a packet may have is not waited for, and what needs more than there are is.
+#[test]
+fn a_packet_of_too_many_buffers_is_no_packet_that_waits() {
+    let offered = |count: u16| {
+        let [from, to] = [(); 2].map(|()| Watched::new());
+        let [sender, receiver] = [&from, &to].map(|memory| Ring::new(&memory.ram, Ram::BASE, 32, OPTIONS));
+        for index in 0..count {
+            let buffer = (receiver.end + 0x100 * u64::from(index), 64);
+            Ring::describe(&to.ram, receiver.layout.areas().descriptors, index.into(), buffer, 2, 0);
+            receiver.offer(&to.ram, index, index, index + 1);
+        }
+        from.ram.put(sender.end, &[0; HEADER + 200]);
+        Ring::describe(
+            &from.ram,
+            sender.layout.areas().descriptors,
+            0,
+            (sender.end, HEADER as u32 + 200),
+            0,
+            0,
+        );
+        sender.offer(&from.ram, 0, 0, 1);
+        let [mut queue, mut target] = [sender, receiver].map(|ring| Queue::new(ring.layout, OPTIONS, 16));
+        let mut frame = Frame::<32>::new();
+        let mut chain = queue.pop(&from).unwrap().unwrap();
+        frame.read(&from, &mut chain, &Accepts::default(), 10_000).unwrap().unwrap();
+        queue.complete(&from, chain.finish(), 0).unwrap();
+        Room::<3>::new().deliver((&mut target, &to), true, &from, frame.packet()).unwrap()
+    };
+    assert_eq!([2, 3, 4].map(offered), [Delivery::Full, Delivery::TooLong, Delivery::TooLong]);
+}
+
 proptest! {
     /// Each byte comes where it belongs, no other byte changes, and buffers that lie one behind the other are copied to at once.
     #[test]

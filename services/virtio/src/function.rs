@@ -125,7 +125,8 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         let Some(front) = &mut self.front else { return };
         front.registers_mut().offer(self.model.features());
         let mut config = self.model.configuration();
-        if front.registers().is_running() {
+        // A driver may write to it before it is ready.
+        if !front.registers().status().is_empty() {
             D::write_again(&mut config, D::written(front.config()));
         }
         if core::mem::replace(front.config_mut(), config) == *front.config() {

@@ -86,7 +86,7 @@ impl<S: Space> Service<S> {
 
     /// A shared service goes on without a member whose memory the pool has no room for.
     #[cold]
-    pub(super) fn do_without(&self, member: usize) {
+    fn do_without(&self, member: usize) {
         if self.is_shared {
             let now = S::now();
             self.members.lock().get_mut(member).into_iter().for_each(|member| member.be_absent(now));

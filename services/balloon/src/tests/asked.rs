@@ -135,8 +135,26 @@ fn who_is_asked_before_it_has_a_driver_finds_that() {
     host.begin(false);
     let mut driver = probe(&mut host);
     assert!(driver.start(&mut host, ACCEPTED));
+    assert_eq!(host.read(driver.config, 4), 0, "a new life is asked for nothing before it is told");
     assert!(tell_again(&mut host));
     assert_eq!(host.read(driver.config, 4), 7, "it is told again");
+}
+
+/// Linux writes the poison before it says that it is ready.
+#[test]
+fn who_is_asked_while_a_driver_begins_keeps_what_that_has_written() {
+    let mut host = host();
+    let driver = probe(&mut host);
+    let (status, poison) = (driver.common + 0x14, driver.config + 12);
+    for value in [0, 1, 3] {
+        host.write(status, 1, value);
+    }
+    host.write(poison, 4, 0xaa);
+    ask(&mut host, 7);
+    assert_eq!((host.read(driver.config, 4), host.read(poison, 4)), (7, 0xaa));
+    host.write(status, 1, 0);
+    ask(&mut host, 8);
+    assert_eq!((host.read(driver.config, 4), host.read(poison, 4)), (8, 0), "a reset ends that");
 }
 
 /// The service is killed at one step while its guest is asked. Returns whether it was.
