@@ -216,36 +216,6 @@ proptest! {
     }
 }
 
-/// A packet that no more buffers would help is not one that waits for some, and takes none.
-#[test]
-fn a_packet_that_never_fits_is_not_waited_for() {
-    for (merge, delivery) in [(false, Delivery::TooLong), (true, Delivery::Full)] {
-        assert_eq!(deliver::<3>(merge), delivery);
-    }
-    assert_eq!(deliver::<2>(true), Delivery::TooLong);
-}
-
-/// Delivers 300 bytes to two chains of 100, for at most `N` of which there is room.
-fn deliver<const N: usize>(merge: bool) -> Delivery {
-    let [from, to] = [(); 2].map(|()| Watched::new());
-    let [sender, receiver] = [&from, &to].map(|memory| Ring::new(&memory.ram, Ram::BASE, 32, OPTIONS));
-    for index in 0..2 {
-        let buffer = (receiver.end + 200 * u64::from(index), 100);
-        Ring::describe(&to.ram, receiver.layout.areas().descriptors, index.into(), buffer, WRITE, 0);
-        receiver.offer(&to.ram, index, index, index + 1);
-    }
-    let packet = (sender.end, HEADER as u32 + 300);
-    Ring::describe(&from.ram, sender.layout.areas().descriptors, 0, packet, 0, 0);
-    sender.offer(&from.ram, 0, 0, 1);
-    let [mut queue, mut target] = [&sender, &receiver].map(|ring| Queue::new(ring.layout, OPTIONS, 16));
-    let (mut frame, mut place) = (Frame::<32>::new(), Room::<N>::new());
-    let mut chain = queue.pop(&from).unwrap().unwrap();
-    frame.read(&from, &mut chain, &Accepts::default(), 10_000).unwrap().unwrap();
-    let delivery = place.deliver((&mut target, &to), merge, &from, frame.packet()).unwrap();
-    assert_eq!((receiver.used(&to.ram), to.copied.take()), (0, vec![]));
-    delivery
-}
-
 /// Of a packet that ends with the memory of its sender, no more is read than there is.
 #[test]
 fn a_flow_is_told_by_what_a_packet_has() {

@@ -10,7 +10,7 @@ use turnstile_service::abi::{self, Event, Kind};
 use turnstile_service::gate::Pending;
 
 use super::inside::Crash;
-use super::members::{Member, senders};
+use super::members::{Member, awaited};
 use super::{Meanwhile, RUNS, Service, Space, Touch, Window};
 
 /// How long what a service had no memory for waits, in nanoseconds.
@@ -175,14 +175,4 @@ impl<S: Space> Service<S> {
         let may = length == 0 || are_blocks && is_own;
         may.then(|| self.outside.give_up(address..address.wrapping_add(length))).flatten()
     }
-}
-
-/// Says whether somebody waits for the answer. What a program reads for that of its VM's memory, a driver has written, so it is there.
-pub(super) fn is_access(event: &Event) -> bool {
-    matches!(event.kind(), Some(Kind::Read | Kind::Write | Kind::TerminalRead | Kind::TerminalWrite))
-}
-
-/// The members whose guests wait for the answer, a bit for each.
-pub(super) fn awaited(event: &Event) -> u64 {
-    if is_access(event) { senders(event) } else { 0 }
 }

@@ -7,8 +7,7 @@ use core::sync::atomic::Ordering;
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 use turnstile_service::gate::Pending;
 
-use super::demand::{awaited, is_access};
-use super::members::{owners, senders};
+use super::members::{awaited, is_access, owners, senders};
 use super::space::answered;
 use super::{ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Typed};
 

@@ -148,6 +148,16 @@ pub(super) fn senders(event: &Event) -> u64 {
     }
 }
 
+/// Says whether somebody waits for the answer. What a program reads for that of its VM's memory, a driver has written, so it is there.
+pub(super) fn is_access(event: &Event) -> bool {
+    matches!(event.kind(), Some(Kind::Read | Kind::Write | Kind::TerminalRead | Kind::TerminalWrite))
+}
+
+/// The members whose guests wait for the answer, a bit for each.
+pub(super) fn awaited(event: &Event) -> u64 {
+    if is_access(event) { senders(event) } else { 0 }
+}
+
 /// Returns the members whose queues these are, a bit for each.
 pub(super) fn ringers(queues: u64) -> u64 {
     let own = (1 << MEMBER_QUEUES) - 1;
