@@ -186,17 +186,18 @@ impl<F: Format> Pooled<F> {
             demand::take_away::<F, C>(&self.blocks, *address, attributes).is_some()
         };
         let mut taken = parts.flat_map(whole).filter(|address| !self.is_pinned(*address)).filter(take_away);
-        let mut given = 0;
+        let (mut batch, mut given) = (Batch::new(), 0);
         loop {
-            let batch: Batch = taken.by_ref().take(BATCH).collect();
+            batch.clear();
+            batch.extend(taken.by_ref().take(BATCH));
             if batch.is_empty() {
                 return given;
             }
             // Before anybody else gets one of them.
             invalidate();
-            for address in batch {
+            for address in &batch {
                 // SAFETY: as above.
-                given += u64::from(unsafe { self.give::<C>(address, attributes) });
+                given += u64::from(unsafe { self.give::<C>(*address, attributes) });
             }
         }
     }

@@ -133,7 +133,7 @@ const fn sender(name: &'static str, what: &'static str, vcpus: u16, options: &'s
 
 /// A row of the guest that gives blocks back.
 const fn balloon(name: &'static str, what: &'static str, options: &'static str, memory: u64) -> Row {
-    Row { guest: "reporter", options, memory, balloon: true, ..of_blocks(simple(name, what), 1280) }
+    Row { guest: "reporter", options, memory, balloon: true, ..of_blocks(simple(name, what), 2048) }
 }
 
 /// Two vCPUs take turns on one CPU, of equal priority, so that who is woken waits until the other one waits.
