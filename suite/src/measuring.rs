@@ -22,6 +22,8 @@ pub fn scenarios() -> Vec<Scenario> {
         let iterations = match row.iterations(1000) {
             250 => "iterations=250",
             512 => "iterations=512",
+            1280 => "iterations=1280",
+            2048 => "iterations=2048",
             4096 => "iterations=4096",
             _ => "iterations=1000",
         };
