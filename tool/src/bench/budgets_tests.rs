@@ -79,8 +79,12 @@ fn lines_of_data_have_a_margin_where_a_controller_has_its_own_time() {
         ..null_hypercall(45.0, 2.0, 1.0)
     };
     let mut budgets = budgets();
-    budgets.update([&of("drive-read", 300.0), &of("disk-read", 300.0)], false).unwrap();
-    assert_eq!(budgets.exceeded([&of("drive-read", 304.0), &of("disk-read", 300.0)]), []);
+    budgets
+        .update([&of("drive-read", 300.0), &of("give-back", 300.0), &of("disk-read", 300.0)], false)
+        .unwrap();
+    let within = [&of("drive-read", 304.0), &of("give-back", 304.0), &of("disk-read", 300.0)];
+    assert_eq!(budgets.exceeded(within), []);
+    assert_eq!(budgets.exceeded([&of("give-back", 305.0)]).len(), 1);
     let exceeded = budgets.exceeded([&of("drive-read", 305.0), &of("disk-read", 301.0)]);
     assert_eq!(exceeded.iter().map(|excess| &*excess.row).collect::<Vec<_>>(), ["drive-read", "disk-read"]);
 }

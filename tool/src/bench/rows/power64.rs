@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of POWER.
 
-use super::{
-    CONSOLE, Counted, Disk, ONE_CPU, Row, TERMINAL, drive, of_blocks, ringing, simple, sleeping, timed,
-};
+use super::{Counted, Disk, ONE_CPU, Row, drive, of_blocks, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 38] = [
+pub const ROWS: [Row; 37] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -46,11 +44,6 @@ pub const ROWS: [Row; 38] = [
     drive(disk("drive-read", "4 KiB of a disk of the machine read", Disk::Nvme, "zeros")),
     drive(disk("drive-write", "4 KiB of a disk of the machine written", Disk::Nvme, "zeros write")),
     drive(disk("drive-batch", "16 times 4 KiB read with one doorbell", Disk::Nvme, "zeros depth=16")),
-    Row {
-        guest: TERMINAL,
-        lines: CONSOLE,
-        ..timed(power("console-write", "a line of 64 bytes to a virtio console", 1))
-    },
     Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
     Row {
         counted: Counted::InAll,
