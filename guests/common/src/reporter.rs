@@ -2,7 +2,7 @@
 //! The guest that measures what it costs to give memory back: it reports free blocks of 2 MiB by a virtio balloon. `row=` on the command line names the
 //! row, and `blocks=` says how many blocks a report has (1).
 //!
-//! It writes to each block first, since nobody gives back what he has not. Where it does so it says in a line `@apart`: visits from there are no part of the
+//! It writes to each block first, since a guest has nothing to give back that it never touched. Where it does so it says in a line `@apart`: visits from there are no part of the
 //! operation. The driver does as Linux: a report is one chain, behind an indirect table if it has several blocks, and is done when its interrupt has come. What
 //! comes back is filled with zeroes, which is checked.
 

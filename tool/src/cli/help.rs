@@ -56,9 +56,9 @@ SIZE is what VM is to keep, such as 128MiB. The driver of its balloon takes the 
 if it must. Whole blocks of 2 MiB go back to the pool. All of its memory, or more, ends that; so does the end of its life. VM needs `balloon = true`. \
 `turnstile ls` shows how much it has.
 
-The command returns when the guest is told; that takes its time, and may keep more than SIZE.
+The command returns when the hypervisor has accepted it. The guest takes its time, and may keep more than SIZE.
 
-Exit codes: 0 the guest is told; 1 no such machine runs, the VM does not run, or it has no balloon; 2 there is no such VM, or SIZE is none.";
+Exit codes: 0 it is accepted; 1 no such machine runs, the VM does not run, or it has no balloon; 2 there is no such VM, or SIZE is none.";
 
 pub const STOP_HELP: &str = "\
 Without VM the machine is powered off. It also ends when its last VM has been stopped. A VM that is stopped stays so \
