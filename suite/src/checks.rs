@@ -13,8 +13,8 @@ use turnstile::setup::qemu::Qemu;
 use super::report::Verdict;
 use super::{
     ablation, bench_errors, benching, bochs, control, eoi, features_power, firmware, guarded, guarded_power,
-    guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, package, peers,
-    registers, registers_power, registers_x86, weight, work,
+    guarded_x86, image, image_power, image_x86, linux_devices, metering, mitigations, mitigations_power,
+    package, peers, registers, registers_power, registers_x86, weight, work,
 };
 
 /// Makes a check; the images are built.
@@ -76,11 +76,12 @@ const ON_ONE: [Entry; 3] = [
 ];
 
 /// The checks of each architecture in the long run.
-const LONG: [Entry; 7] = [
+const LONG: [Entry; 8] = [
     ("peers/others", peers::others),
     ("peers/disks", peers::disks),
     ("linux/work", |layout, qemu, isa| in_linux(layout, qemu, isa, work::usual)),
     ("linux/work-others", |layout, qemu, isa| in_linux(layout, qemu, isa, work::others)),
+    ("linux/devices-all", |layout, qemu, isa| in_linux(layout, qemu, isa, linux_devices::all)),
     ("bench/statistics-all", |layout, qemu, isa| benching::all_statistics(layout, qemu, isa).into()),
     ("bench/platforms", |layout, qemu, isa| benching::platforms(layout, qemu, isa).into()),
     ("package/for-others", |layout, qemu, isa| package::check_for_others(layout, qemu, isa).into()),
@@ -110,7 +111,7 @@ const fn own(isa: Isa) -> &'static [Entry] {
     }
 }
 
-const ARM64: [Entry; 12] = [
+const ARM64: [Entry; 13] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image::hot_path)),
     ("images/registers", |layout, _, isa| of_image(layout, isa, registers::check)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded::check)),
@@ -122,6 +123,7 @@ const ARM64: [Entry; 12] = [
     ("bench/mitigations", |layout, qemu, _| mitigations::prices(layout, qemu).into()),
     ("mitigations/firmware", |layout, qemu, _| firmware::check(layout, qemu).into()),
     ("bench/errors", |layout, qemu, _| bench_errors::check(layout, qemu).into()),
+    ("linux/devices", |layout, qemu, isa| in_linux(layout, qemu, isa, linux_devices::usual)),
     ("linux/weight", |layout, qemu, isa| {
         with(setup::debian::ensure(layout, isa, Flavour::Cloud), |debian| {
             weight::compare(layout, &qemu.path, debian).into()

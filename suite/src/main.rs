@@ -57,6 +57,7 @@ mod linux;
 mod linux_power;
 mod linux_x86;
 mod log;
+mod linux_devices;
 mod measuring;
 mod metering;
 mod mitigations;

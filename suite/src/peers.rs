@@ -68,7 +68,7 @@ pub fn networks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
 }
 
 fn devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Verdict {
-    let fetched = peers::linux(layout, isa).and_then(|_| difference::fetch(layout, isa));
+    let fetched = peers::linux(layout, isa).and_then(|_| difference::fetch(with_devices(isa), layout, isa));
     match fetched {
         Err(failure) => Verdict::Skipped(failure.to_string()),
         Ok(()) => Verdict::from(compare_devices(layout, qemu, isa, names)),
@@ -125,7 +125,8 @@ fn check(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Row) -> bool) -> Ve
 
 fn compare(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Row) -> bool) -> Result<()> {
     let recorded = Recorded::load(layout)?;
-    let peers = Subject::of(isa).filter(|subject| *subject != Subject::Turnstile);
+    let own = [Subject::Turnstile, Subject::TurnstileLinux];
+    let peers = Subject::of(isa).filter(|subject| !own.contains(subject));
     let small = |row: &&Row| row.vcpus <= 2 || FARTHEST == row.name;
     let chosen = |row: &&Row| match isa {
         Isa::Arm64 => true,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::plan::{Guest, Plan, debian};
-use super::{Run, Subject, disks, kvm, mitigations, networks, peer};
+use super::{Run, Subject, disks, kvm, linux, mitigations, networks, peer};
 use crate::bench::report::printable;
 use crate::bench::rows::Row;
 use crate::failure::{Context, Failure, Result};
@@ -20,11 +20,11 @@ use crate::setup::debian::{self, Flavour};
 use crate::setup::{images, initramfs, last_lines, monitor};
 
 /// A guest's memory in MiB.
-const MEMORY: u64 = 256;
+pub const MEMORY: u64 = 256;
 /// The processor time of a run in which kernels boot, some in another one.
 pub const LIMIT: Duration = Duration::from_secs(400);
 /// What a guest says when its program has done all.
-const DONE: &str = "turnstile: work ok";
+pub const DONE: &str = "turnstile: work ok";
 
 /// The host of a subject, if that is one whose guests have such devices here.
 fn host(subject: Subject) -> Option<kvm::Host> {
@@ -39,6 +39,9 @@ fn host(subject: Subject) -> Option<kvm::Host> {
 
 /// Whether a row of a subject is measured so.
 pub fn has(subject: Subject, row: &Row) -> bool {
+    if subject == Subject::TurnstileLinux {
+        return linux::has(row);
+    }
     // Two guests on a network do not end there (docs/src/peers.md, "Rows without a figure").
     let has_networks = subject != Subject::KvmSvm;
     host(subject).is_some() && (disks::has(row) || has_networks && networks::has(row))
@@ -59,14 +62,34 @@ pub struct Difference {
     pub mitigations: String,
 }
 
-/// Gets what these rows need, if it is not in the cache.
-pub fn fetch(layout: &Layout, isa: Isa) -> Result<()> {
-    debian::ensure(layout, isa, Flavour::Cloud)?;
-    monitor::ensure(layout, isa).map(drop)
+impl Difference {
+    /// Of two counts, the second one of more operations.
+    pub fn new(
+        operations: u64,
+        [less, more]: [Total; 2],
+        version: String,
+        mitigations: String,
+    ) -> Result<Self> {
+        match more.outside > less.outside {
+            true => Ok(Difference { operations, less, more, version, mitigations }),
+            false => Err(Failure::failed("more operations took no more instructions")),
+        }
+    }
+}
+
+/// Gets what these rows of a subject need, if it is not in the cache.
+pub fn fetch(subject: Subject, layout: &Layout, isa: Isa) -> Result<()> {
+    match subject {
+        Subject::TurnstileLinux => debian::initrd_with_drivers(layout, isa, Flavour::Cloud).map(drop),
+        _ => debian::ensure(layout, isa, Flavour::Cloud).and(monitor::ensure(layout, isa)).map(drop),
+    }
 }
 
 /// Boots twice, and counts.
 pub fn measure(subject: Subject, run: &Run<'_>) -> Result<Difference> {
+    if subject == Subject::TurnstileLinux {
+        return linux::measure(run);
+    }
     let host = host(subject).ok_or_else(|| Failure::failed("its guests have no devices here"))?;
     let peer = host.peer(run.layout)?;
     let plan = match networks::has(run.row) {
@@ -75,11 +98,7 @@ pub fn measure(subject: Subject, run: &Run<'_>) -> Result<Difference> {
     };
     let (less, _) = count(run, host, &plan, 0)?;
     let (more, mitigations) = count(run, host, &plan, 1)?;
-    if more.outside <= less.outside {
-        return Err(Failure::failed("more operations took no more instructions"));
-    }
-    let version = kvm::version(host, run.layout)?;
-    Ok(Difference { operations: plan.operations, less, more, version, mitigations })
+    Difference::new(plan.operations, [less, more], kvm::version(host, run.layout)?, mitigations)
 }
 
 /// Counts one of the two boots. Also says what the host does against speculation.
@@ -213,7 +232,7 @@ mod tests {
             }
             assert!(!has(subject, row(isa, "packet-1cpu")), "each vCPU has a CPU of its own");
             assert!(!has(subject, row(isa, "packet-pairs")), "a tap has one pair of queues");
-            assert!(!has(subject, row(isa, "drive-read")));
+            assert!(!has(subject, row(isa, "drive-read")) && !has(subject, row(isa, "packet-uplink")));
         }
         assert!(!has(Subject::Kvm61Vhe, row(Isa::Arm64, "packet")));
         assert!(!has(Subject::KvmHvOff, row(Isa::Power64, "packet")));

@@ -18,14 +18,9 @@ pub fn has(row: &Row) -> bool {
 
 /// A guest with a disk. The second boot does twice as much.
 pub fn plan(run: &Run<'_>, host: &Peer) -> Plan {
-    // A request of a batch takes as long as any.
-    let operations = run.row.iterations(run.iterations) / if is_batch(run.row) { DEPTH } else { 1 };
-    let guest = Guest {
-        append: String::new(),
-        serial: "stdio",
-        device: device(),
-        told: [told(run.row, operations), told(run.row, 2 * operations)],
-    };
+    let operations = operations(run.row, run.iterations);
+    let guest =
+        Guest { append: String::new(), serial: "stdio", device: device(), told: told(run.row, operations) };
     Plan {
         cpus: 2,
         modules: vec![host.ram_disks()],
@@ -36,14 +31,19 @@ pub fn plan(run: &Run<'_>, host: &Peer) -> Plan {
     }
 }
 
+/// How many operations are measured. A request of a batch takes as long as any.
+pub fn operations(row: &Row, usual: u64) -> u64 {
+    row.iterations(usual) / if is_batch(row) { DEPTH } else { 1 }
+}
+
 /// Whether the row makes several requests at once.
 fn is_batch(row: &Row) -> bool {
     row.options.contains("depth=16")
 }
 
-/// What the guest's program is told, in as many bytes whatever the number is.
-fn told(row: &Row, operations: u64) -> String {
-    format!("{} {operations:010}\n", row.name)
+/// What the guest's program is told in both boots, in as many bytes whatever the number is.
+pub fn told(row: &Row, operations: u64) -> [String; 2] {
+    [operations, 2 * operations].map(|operations| format!("{} {operations:010}\n", row.name))
 }
 
 /// The disk. Its I/O thread does not poll: that would take the time of a CPU that nobody else has here.
@@ -69,10 +69,7 @@ mod tests {
     #[test]
     fn two_boots_differ_in_a_number_alone() {
         let row = row("disk-read");
-        assert_eq!(
-            (told(row, 256), told(row, 512)),
-            ("disk-read 0000000256\n".into(), "disk-read 0000000512\n".into())
-        );
+        assert_eq!(told(row, 256), ["disk-read 0000000256\n", "disk-read 0000000512\n"]);
         assert!(!is_batch(row) && is_batch(self::row("disk-batch")));
     }
 }

@@ -4,6 +4,7 @@
 pub mod difference;
 mod disks;
 pub mod kvm;
+pub mod linux;
 mod mitigations;
 mod modules;
 pub mod networks;
@@ -22,7 +23,7 @@ pub use turnstile::config;
 use crate::bench::platform::Platform;
 use crate::bench::report::Report;
 use crate::bench::rows::{Counted, Row};
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::meter::reading::{Group, Reading, Step};
@@ -40,6 +41,8 @@ const PEER_VCPUS: u16 = 32;
 pub enum Subject {
     /// This one.
     Turnstile,
+    /// The same with Debian's Linux as its guests, as the others have them in rows of disks and networks.
+    TurnstileLinux,
     /// Linux KVM with the host kernel in EL2.
     KvmVhe,
     /// Linux KVM with the host kernel in EL1.
@@ -61,8 +64,9 @@ pub enum Subject {
 
 impl Subject {
     /// All of them, in the order of the table.
-    pub const ALL: [Subject; 9] = [
+    pub const ALL: [Subject; 10] = [
         Subject::Turnstile,
+        Subject::TurnstileLinux,
         Subject::KvmVhe,
         Subject::KvmNvhe,
         Subject::Kvm61Vhe,
@@ -81,7 +85,7 @@ impl Subject {
     /// Whether it runs on machines of this architecture.
     fn is_of(self, isa: Isa) -> bool {
         match self {
-            Subject::Turnstile => true,
+            Subject::Turnstile | Subject::TurnstileLinux => true,
             Subject::KvmVhe | Subject::KvmNvhe | Subject::Kvm61Vhe | Subject::Xen => isa == Isa::Arm64,
             Subject::KvmSvm | Subject::Kvm61Svm => isa == Isa::X86_64,
             Subject::KvmHv | Subject::KvmHvOff => isa == Isa::Power64,
@@ -92,6 +96,7 @@ impl Subject {
     pub fn name(self) -> &'static str {
         match self {
             Subject::Turnstile => "turnstile",
+            Subject::TurnstileLinux => "turnstile-linux",
             Subject::KvmVhe => "kvm-vhe",
             Subject::KvmNvhe => "kvm-nvhe",
             Subject::Kvm61Vhe => "kvm-6.1-vhe",
@@ -106,7 +111,7 @@ impl Subject {
     /// Whether it uses the Virtualization Host Extensions.
     pub fn mode(self, platform: &Platform) -> &'static str {
         match self {
-            Subject::Turnstile => platform.mode,
+            Subject::Turnstile | Subject::TurnstileLinux => platform.mode,
             Subject::KvmVhe | Subject::Kvm61Vhe => "vhe",
             Subject::KvmNvhe | Subject::Xen => "nvhe",
             Subject::KvmSvm | Subject::Kvm61Svm => "svm",
@@ -131,6 +136,8 @@ impl Subject {
         }
         match self {
             Subject::Turnstile => true,
+            // The others have our own guests in all other rows, too.
+            Subject::TurnstileLinux => false,
             // Their vCPUs share two CPUs, so only one of them can receive at a time.
             Subject::KvmVhe => row.vcpus <= PEER_VCPUS && !row.options.contains("broadcast"),
             Subject::Kvm61Vhe => {
@@ -153,6 +160,7 @@ impl Subject {
     pub fn title(self) -> &'static str {
         match self {
             Subject::Turnstile => "Turnstile",
+            Subject::TurnstileLinux => "Turnstile, Linux",
             Subject::KvmVhe => "KVM VHE",
             Subject::KvmNvhe => "KVM nVHE",
             Subject::Kvm61Vhe => "KVM 6.1 VHE",
@@ -235,7 +243,7 @@ pub struct Run<'a> {
 /// Gets what a subject is made of, if that is not built here.
 pub fn fetch(subject: Subject, layout: &Layout) -> Result<()> {
     match subject {
-        Subject::Turnstile => Ok(()),
+        Subject::Turnstile | Subject::TurnstileLinux => Ok(()),
         Subject::KvmVhe | Subject::KvmNvhe => peers::linux(layout, Isa::Arm64).map(drop),
         Subject::Kvm61Vhe => peers::linux_6_1(layout, Isa::Arm64).map(drop),
         Subject::KvmSvm => peers::linux(layout, Isa::X86_64).map(drop),
@@ -250,6 +258,7 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
     create_dir_all(&run.folder).context(|| format!("cannot create {}", run.folder.display()))?;
     match subject {
         Subject::Turnstile => turnstile::run(run),
+        Subject::TurnstileLinux => Err(Failure::failed("its rows are differences of boots")),
         Subject::KvmVhe => kvm::run(kvm::Host::Vhe, run),
         Subject::KvmNvhe => kvm::run(kvm::Host::Nvhe, run),
         Subject::Kvm61Vhe => kvm::run(kvm::Host::Older, run),
@@ -273,7 +282,9 @@ pub fn symbols(
 ) -> Result<Symbols> {
     let kvm = |host| kvm::symbols(host, layout, qemu, modules);
     let linked = match subject {
-        Subject::Turnstile => return turnstile::symbols(layout, variant, row, visits),
+        Subject::Turnstile | Subject::TurnstileLinux => {
+            return turnstile::symbols(layout, variant, row, visits);
+        }
         Subject::KvmVhe | Subject::KvmNvhe => kvm(kvm::Host::Vhe),
         Subject::Kvm61Vhe => kvm(kvm::Host::Older),
         Subject::Xen => xen::symbols(layout),

@@ -40,9 +40,9 @@ set -e
 /bin/busybox brctl addif lan \"$1\"
 ";
 
-/// Whether it is a row of packets between CPUs of their own, by one pair of queues: a tap has one.
+/// Whether it is a row of packets between two VMs with CPUs of their own, by one pair of queues: a tap has one.
 pub fn has(row: &Row) -> bool {
-    row.peer && row.shared.is_none() && !row.pairs
+    row.peer && row.shared.is_none() && !row.pairs && !row.wired
 }
 
 /// Two guests on a network. The second boot does twice as much; of packets after a silence, it sends them, and the first one is silent.
@@ -61,7 +61,7 @@ pub fn plan(run: &Run<'_>, host: &Peer) -> Result<Plan> {
 }
 
 /// How many operations are measured: fewer of those that are many packets, or take a while.
-fn operations(row: &Row, usual: u64) -> u64 {
+pub fn operations(row: &Row, usual: u64) -> u64 {
     let fewer = match row.options {
         options if options.contains("packets=") => WINDOW,
         options if options.contains("silence=") || options.contains("segments") => LONG,
@@ -76,15 +76,21 @@ fn guest(row: &Row, guest: usize, operations: u64) -> Guest {
     let netdev = format!("tap,id=lan,ifname=tap{guest},script=/bin/{JOIN},downscript=no,vhost=on");
     let device = format!("virtio-net-pci,netdev=lan,mac=52:54:00:00:00:{host:02x},romfile=");
     Guest {
-        append: format!("turnstile.ip=10.0.0.{host}/24"),
+        append: address(guest),
         serial: if guest == 0 { "stdio" } else { "null" },
         device: ["-netdev", &netdev, "-device", &device].map(str::to_owned).into(),
-        told: told(row, if guest == 0 { "" } else { ANSWER }, operations),
+        told: told(row, guest, operations),
     }
 }
 
-/// What the guest's program is told in both boots, in as many bytes whatever it is.
-fn told(row: &Row, side: &str, operations: u64) -> [String; 2] {
+/// What the kernel of a guest is told of its address.
+pub fn address(guest: usize) -> String {
+    format!("turnstile.ip=10.0.0.{}/24", guest + 1)
+}
+
+/// What the program of a guest is told in both boots, in as many bytes whatever it is.
+pub fn told(row: &Row, guest: usize, operations: u64) -> [String; 2] {
+    let side = if guest == 0 { "" } else { ANSWER };
     let told = |kind: &str, count: u64| format!("{:WIDTH$} {count:010}\n", format!("{side}{kind}"));
     match row.name {
         SLEEPING => [told(SILENCE, operations), told(SLEEPING, operations)],
@@ -115,14 +121,14 @@ mod tests {
     #[test]
     fn two_boots_are_told_as_much() {
         for name in ["packet", "packet-batch", SLEEPING, "segment"] {
-            let [less, more] = told(row(name), ANSWER, 256);
+            let [less, more] = told(row(name), 1, 256);
             assert!(less.len() == more.len() && less.starts_with(ANSWER) && less != more, "{less}{more}");
         }
         assert_eq!(
-            told(row("packet"), "", 256)[1].split_whitespace().collect::<Vec<_>>(),
+            told(row("packet"), 0, 256)[1].split_whitespace().collect::<Vec<_>>(),
             ["packet", "0000000512"]
         );
-        let [silent, not] = told(row(SLEEPING), "", 256);
+        let [silent, not] = told(row(SLEEPING), 0, 256);
         assert!(silent.starts_with("silence ") && not.ends_with(" 0000000256\n"), "{silent}{not}");
     }
 

@@ -16,7 +16,7 @@ use crate::machine;
 use crate::meter::Options;
 use crate::meter::reading::{Group, Reading};
 use crate::meter::symbols::Symbols;
-use crate::qemu::Behind;
+use crate::qemu::{Behind, Boot};
 use crate::setup::images;
 
 /// Runs a row to its end.
@@ -32,18 +32,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         drive.behind = Some(Behind::Zeros { bytes: DISK_SIZE << 20, latency: LATENCY });
     }
     boot.wired = row.wired;
-    boot.counted = true;
-    boot.cpu.push_str(run.variant.cpu);
-    // Other platforms than the usual one are there to be compared with it, whatever their CPUs need.
-    let alike =
-        run.variant.platform.name != Platform::usual_of(run.row.isa).name && run.row.isa != Isa::Power64;
-    let told = run.variant.mitigations.as_deref().or(alike.then_some("off"));
-    if let Some(told) = told {
-        boot.append = format!("{} mitigations={told}", boot.append);
-    }
-    for words in [run.variant.platform.append(), &run.variant.append] {
-        boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
-    }
+    let told = vary(&mut boot, run);
     let out = run.folder.join("reading.json");
     let begin = match row.counted {
         Counted::Boot => Some(images::entry(run.layout, row.isa, run.variant.features)?),
@@ -66,9 +55,31 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     if transcript.done != Some(0) {
         return Err(Failure::failed("the machine did not end in order").details(all()));
     }
-    let version = format!("Turnstile {}", env!("CARGO_PKG_VERSION"));
     let mitigations = mitigations::of_turnstile(&printable(&transcript.text), told);
+    let version = version();
     Ok(Outcome { report, reading: Reading::load(&out)?, version, mitigations, modules: Modules::default() })
+}
+
+/// What is measured, for people.
+pub fn version() -> String {
+    format!("Turnstile {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Makes the machine that of the run's variant. Returns what it is told of mitigations, if anything.
+pub fn vary<'a>(boot: &mut Boot, run: &'a Run<'_>) -> Option<&'a str> {
+    boot.counted = true;
+    boot.cpu.push_str(run.variant.cpu);
+    // Other platforms than the usual one are there to be compared with it, whatever their CPUs need.
+    let alike =
+        run.variant.platform.name != Platform::usual_of(run.row.isa).name && run.row.isa != Isa::Power64;
+    let told = run.variant.mitigations.as_deref().or(alike.then_some("off"));
+    if let Some(told) = told {
+        boot.append = format!("{} mitigations={told}", boot.append);
+    }
+    for words in [run.variant.platform.append(), &run.variant.append] {
+        boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
+    }
+    told
 }
 
 /// The machine of a row.

@@ -9,7 +9,7 @@ use super::rows::{WORK, Work};
 use crate::batch;
 use crate::bench::platform::Platform;
 use crate::bench::report::printable;
-use crate::bench::subjects::{Subject, kvm, peer};
+use crate::bench::subjects::{Subject, kvm, linux, peer};
 use crate::config::Board;
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
@@ -159,13 +159,7 @@ impl Machine<'_> {
 
     /// The kernel's command line.
     fn cmdline(&self) -> String {
-        let console = match self.isa {
-            // The device tree tells it.
-            Isa::Arm64 => "",
-            Isa::X86_64 => "console=ttyS0 ",
-            Isa::Power64 => "console=hvc0 ",
-        };
-        format!("{console}quiet turnstile.run=work,poweroff")
+        linux::cmdline(self.isa, "")
     }
 
     /// The machine without a hypervisor.
