@@ -214,18 +214,21 @@ pub fn event<W: World, G: Giver>(
     world: &W,
     event: Event,
 ) -> Answer {
-    // The driver may have rung for both, and any queue may be next.
-    if let Event::Doorbell { queues, .. } = event
-        && queues & 1 << INFLATE != 0
-    {
-        let Balloon { gives, queues, .. } = &mut function.model;
-        *gives = queues[usize::from(INFLATE)].is_some();
+    match event {
+        // The driver may have rung for both, and any queue may be next.
+        Event::Doorbell { queues, .. } if queues & 1 << INFLATE != 0 => {
+            let Balloon { gives, queues, .. } = &mut function.model;
+            *gives = queues[usize::from(INFLATE)].is_some();
+        }
+        Event::Input { size: pages, .. } => {
+            if core::mem::replace(&mut function.model.wanted, pages) != pages {
+                function.changed(world);
+                // Last: whoever is killed before tells the driver again.
+                function.model.pages.giver.want(pages);
+            }
+            return function.look(world, 0);
+        }
+        _ => {}
     }
-    let Event::Input { size: pages, .. } = event else { return function.event(world, event) };
-    if core::mem::replace(&mut function.model.wanted, pages) != pages {
-        function.changed(world);
-        // Last: whoever is killed before tells the driver again.
-        function.model.pages.giver.want(pages);
-    }
-    function.look(world, 0)
+    function.event(world, event)
 }
