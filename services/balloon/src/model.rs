@@ -131,9 +131,10 @@ impl<G: Giver> Model<QUEUES> for Balloon<G> {
         self.poison = if poisons { configuration.poison } else { 0 };
     }
 
-    /// Blocks go when all vCPUs have left their guests.
+    /// Blocks go when all vCPUs have left their guests, and what is taken back waits until those are gone that were given.
     fn waits(&self, number: u16) -> bool {
-        self.queues.get(usize::from(number)).is_some_and(|queue| queue.as_ref().is_some_and(Balloons::waits))
+        let queue = self.queues.get(usize::from(number)).and_then(Option::as_ref);
+        queue.is_some_and(Balloons::waits) || number == DEFLATE && self.gives
     }
 
     fn forget(&mut self, number: u16) {
