@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the built image for POWER must not contain: a floating-point or vector instruction outside of what saves and loads
-//! that state of guests, and a way from the light tier of an exit into a panic or through a pointer.
+//! What the built image for POWER must not contain: a floating-point or vector instruction outside of what saves, loads
+//! and clears that state of guests, and a way from the light tier of an exit into a panic or through a pointer.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +10,8 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
 use super::reach::{Functions, Pointer};
 
-/// What saves and loads the floating-point and vector state of guests.
-const KEEPERS: [&str; 2] = ["turnstile_save_vectors", "turnstile_load_vectors"];
+/// What saves, loads and clears the floating-point and vector state of guests.
+const KEEPERS: [&str; 3] = ["turnstile_save_vectors", "turnstile_load_vectors", "turnstile_clear_vectors"];
 /// The tables of the light handlers of hypervisor calls; the end of their names.
 const TABLE: &str = "::TABLE";
 /// The module that they are in.

@@ -9,9 +9,9 @@ mod rows;
 
 use core::fmt::Write;
 
-use crate::options;
 use crate::random::{self, Random};
 use crate::virtio::{FIRST, Machine, THIRD, VENDOR};
+use crate::{options, row};
 use driver::{DATA, DEVICE, Disk, MOST, READ, SECTOR, WRITE};
 
 pub use driver::MEMORY;
@@ -32,9 +32,7 @@ const BLOCK: u64 = 2 << 20;
 /// Does it all; returns whether the machine is to be reset for the second life.
 pub fn run(console: &mut impl Write, machine: &Machine) -> bool {
     if let Some(row) = options::get("row") {
-        if let Err(what) = rows::measure(machine, row) {
-            let _ = writeln!(console, "@error {what}");
-        }
+        row::end(console, rows::measure(machine, row));
         return false;
     }
     let mut run = Run { failed: 0, random: random::stream(0) };

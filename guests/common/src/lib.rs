@@ -34,6 +34,7 @@ pub mod pci;
 pub mod random;
 pub mod reporter;
 pub mod restart;
+pub mod row;
 pub mod service;
 pub mod share;
 mod sized;

@@ -13,13 +13,12 @@ mod driver;
 mod pairs;
 mod segment;
 
-use core::cell::RefCell;
 use core::fmt::Write;
 
 use crate::clock::Clock;
 use crate::virtio::ring::Wrong;
 use crate::virtio::{FIRST, Function, Machine, VENDOR};
-use crate::{bench, clock, options};
+use crate::{clock, options, row};
 use driver::{ADDRESS, COUNT, DATA, DEVICE, Device, END, HELLO, LAST, MARK, Packet, SHORTEST};
 
 /// How long a hello waits for an answer, in microseconds.
@@ -34,9 +33,7 @@ pub fn run(console: &mut impl Write, machine: &Machine) -> bool {
         (None, Some(row)) => start(machine).and_then(Sender::new).and_then(|sender| sender.measure(row)),
         (Some(_), _) => start(machine).and_then(receive),
     };
-    if let Err(what) = done {
-        let _ = writeln!(console, "@error {what}");
-    }
+    row::end(console, done);
     false
 }
 
@@ -93,7 +90,7 @@ fn receive(mut device: Device<'_>) -> Result<(), Wrong> {
 
 /// Who sends.
 struct Sender<'a> {
-    device: RefCell<Device<'a>>,
+    device: Device<'a>,
     /// A packet as it is sent.
     packet: Packet,
     /// How many are sent at once.
@@ -102,8 +99,8 @@ struct Sender<'a> {
     segments: bool,
     /// How long the receiver may take for an operation, in microseconds.
     pause: u64,
-    /// How many were sent, or what went wrong.
-    sent: RefCell<Result<u64, Wrong>>,
+    /// How many were sent.
+    sent: u64,
     /// The clock, of which it may take long to find out how fast it is.
     clock: Clock,
 }
@@ -125,71 +122,46 @@ impl<'a> Sender<'a> {
             bare::wait_for(&mut device, COUNT)?;
         }
         let (packets, segments) = (options::number("packets", 1), options::get("segments").is_some());
-        let (device, sent) = (RefCell::new(device), RefCell::new(Ok(0)));
-        Ok(Self {
-            device,
-            packet,
-            packets,
-            segments,
-            pause: silence().max(AWAY),
-            sent,
-            clock: clock::clock(),
-        })
+        let (pause, clock) = (silence().max(AWAY), clock::clock());
+        Ok(Self { device, packet, packets, segments, pause, sent: 0, clock })
     }
 
     fn measure(self, row: &str) -> Result<(), Wrong> {
-        let sleeps = self.device.borrow().sleeps;
-        match sleeps {
-            false => bench::measure(
-                row,
-                |rounds| (0..rounds).for_each(|_| self.operate()),
-                |rounds| (0..rounds).for_each(|_| self.wait()),
-            ),
-            // Every second packet is the other one's.
-            true => {
-                bench::measure(row, |rounds| (0..rounds.div_ceil(2)).for_each(|_| self.exchange()), |_| {})
-            }
-        }
-        let sent = self.sent.into_inner()?;
-        let mut device = self.device.into_inner();
-        device.put(Packet { kind: END, number: LAST, ..self.packet })?;
+        let Self { mut device, packet, sent, .. } = row::measure(row, self)?;
+        device.put(Packet { kind: END, number: LAST, ..packet })?;
         device.send()?;
         let came = bare::wait_for(&mut device, COUNT)?;
         if came.number == sent { Ok(()) } else { Err("packets were lost") }
     }
+}
 
-    /// One operation.
-    #[inline(never)] // All of them ring at one place, by which the meter knows them.
-    fn operate(&self) {
-        let mut sent = self.sent.borrow_mut();
-        *sent = sent.and_then(|sent| self.send(sent));
-        self.wait();
-    }
-
-    /// A packet there, and another one back.
-    fn exchange(&self) {
-        let mut sent = self.sent.borrow_mut();
-        *sent = sent.and_then(|sent| {
-            let sent = self.send(sent)?;
-            bare::wait_for(&mut self.device.borrow_mut(), DATA)?;
-            Ok(sent)
-        });
-    }
-
-    fn send(&self, sent: u64) -> Result<u64, Wrong> {
-        let mut device = self.device.borrow_mut();
-        for number in sent..sent + self.packets {
+impl row::Driver for Sender<'_> {
+    /// Sends packets; behind one to a receiver that sleeps another one comes back.
+    fn operate(&mut self) -> Result<(), Wrong> {
+        for number in self.sent..self.sent + self.packets {
             let packet = Packet { number, ..self.packet };
-            if self.segments { device.put_segment(packet)? } else { device.put(packet)? }
+            if self.segments { self.device.put_segment(packet)? } else { self.device.put(packet)? }
         }
-        device.send()?;
-        Ok(sent + self.packets)
+        self.device.send()?;
+        self.sent += self.packets;
+        match self.device.sleeps {
+            true => bare::wait_for(&mut self.device, DATA).map(drop),
+            false => Ok(()),
+        }
     }
-    /// Leaves the other one time. What it does then may take long in an emulator that runs its CPUs in turn, so it has its turn twice
+
+    /// Leaves the other one time, unless its packet has come. What it does then may take long in an emulator that runs its CPUs in turn, so it has its turn twice
     /// more.
-    fn wait(&self) {
-        self.clock.wait(self.pause, || false);
-        (self.clock.relax)();
-        (self.clock.relax)();
+    fn pause(&mut self) {
+        if !self.device.sleeps {
+            self.clock.wait(self.pause, || false);
+            (self.clock.relax)();
+            (self.clock.relax)();
+        }
+    }
+
+    /// Every second packet is the other one's, if that answers.
+    fn at_once(&self) -> u64 {
+        if self.device.sleeps { 2 } else { 1 }
     }
 }

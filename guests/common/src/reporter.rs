@@ -6,7 +6,6 @@
 //! operation. The driver does as Linux: a report is one chain, behind an indirect table if it has several blocks, and is done when its interrupt has come. What
 //! comes back is filled with zeroes, which is checked.
 
-use core::cell::RefCell;
 use core::fmt::Write;
 
 use turnstile_virtio::config::{BALLOON, Balloon as Configuration};
@@ -15,7 +14,7 @@ use turnstile_virtio::ring::{Buffer, DESCRIPTOR, Options};
 
 use crate::virtio::ring::{Ring, Wrong};
 use crate::virtio::{Function, Machine, PATIENCE};
-use crate::{bench, clock, options};
+use crate::{clock, options, row};
 
 /// Bytes of memory that the guest needs for the queue and its table.
 pub const MEMORY: u64 = 0x7000;
@@ -44,31 +43,10 @@ const _: () = assert!(TABLE + SIZE as u64 * DESCRIPTOR <= MEMORY);
 
 /// Measures the row.
 pub fn run(console: &mut impl Write, machine: &Machine) {
-    let done = options::get("row").ok_or("no row is named").and_then(|row| measure(console, machine, row));
-    if let Err(what) = done {
-        let _ = writeln!(console, "@error {what}");
-    }
-}
-
-fn measure(console: &mut impl Write, machine: &Machine, row: &str) -> Result<(), Wrong> {
-    let balloon = Balloon::start(machine, options::number("blocks", 1).clamp(1, SIZE as u64))?;
-    let _ = writeln!(console, "@apart pc={:#x}", machine.touch as usize);
-    let state = RefCell::new((balloon, Ok(())));
-    bench::measure(
-        row,
-        |rounds| (0..rounds).for_each(|_| operate(&state)),
-        |rounds| (0..rounds).for_each(|_| _ = state.borrow_mut()),
-    );
-    state.into_inner().1
-}
-
-/// One operation, and what it needs.
-#[inline(never)] // All of them ring at one place, by which the meter knows them.
-fn operate(state: &RefCell<(Balloon<'_>, Result<(), Wrong>)>) {
-    let (balloon, done) = &mut *state.borrow_mut();
-    *done = done.and_then(|()| {
-        balloon.fill()?;
-        balloon.report()
+    row::run(console, |console, row| {
+        let balloon = Balloon::start(machine, options::number("blocks", 1).clamp(1, SIZE as u64))?;
+        let _ = writeln!(console, "@apart pc={:#x}", machine.touch as usize);
+        row::measure(row, balloon).map(drop)
     });
 }
 
@@ -149,6 +127,14 @@ impl<'a> Balloon<'a> {
             return Err("an interrupt is not that of the report");
         }
         Ok(())
+    }
+}
+
+impl row::Driver for Balloon<'_> {
+    /// Reports blocks, which it fills before.
+    fn operate(&mut self) -> Result<(), Wrong> {
+        self.fill()?;
+        self.report()
     }
 }
 

@@ -4,7 +4,6 @@
 //! The driver does as Linux: one buffer for what is written at once, one doorbell, and then it looks at the used ring until the buffer is there. It asks
 //! for no interrupt.
 
-use core::cell::RefCell;
 use core::fmt::Write;
 
 use turnstile_virtio::config::{CONSOLE, Console};
@@ -13,7 +12,7 @@ use turnstile_virtio::ring::{Buffer, Options};
 
 use crate::virtio::ring::{Ring, Wrong};
 use crate::virtio::{Function, Machine, NO_VECTOR, PATIENCE};
-use crate::{bench, clock, options};
+use crate::{clock, row};
 
 /// Bytes of memory that the guest needs for its queue and a line.
 pub const MEMORY: u64 = 0x5000;
@@ -38,27 +37,7 @@ const _: () = assert!(LINE + LENGTH <= MEMORY);
 
 /// Measures the row.
 pub fn run(console: &mut impl Write, machine: &Machine) {
-    let done = options::get("row").ok_or("no row is named").and_then(|row| measure(machine, row));
-    if let Err(what) = done {
-        let _ = writeln!(console, "@error {what}");
-    }
-}
-
-fn measure(machine: &Machine, row: &str) -> Result<(), Wrong> {
-    let state = RefCell::new((Terminal::start(machine)?, Ok(())));
-    bench::measure(
-        row,
-        |rounds| (0..rounds).for_each(|_| operate(&state)),
-        |rounds| (0..rounds).for_each(|_| _ = state.borrow_mut()),
-    );
-    state.into_inner().1
-}
-
-/// One operation.
-#[inline(never)] // All of them ring at one place, by which the meter knows them.
-fn operate(state: &RefCell<(Terminal<'_>, Result<(), Wrong>)>) {
-    let (terminal, done) = &mut *state.borrow_mut();
-    *done = done.and_then(|()| terminal.write());
+    row::run(console, |_, row| row::measure(row, Terminal::start(machine)?).map(drop));
 }
 
 /// A console.
@@ -87,9 +66,11 @@ impl<'a> Terminal<'a> {
         }
         Ok(Self { ring, line: Buffer { address, length: LENGTH as u32, writable: false } })
     }
+}
 
+impl row::Driver for Terminal<'_> {
     /// Writes the line, and looks at the ring until the device is done with it.
-    fn write(&mut self) -> Result<(), Wrong> {
+    fn operate(&mut self) -> Result<(), Wrong> {
         let Ring { queue, ram, .. } = &mut self.ring;
         queue.add(ram, &[self.line]).map_err(|_| "the ring is full")?;
         self.ring.show()?;
@@ -109,12 +90,13 @@ mod tests {
     use turnstile_virtio::config::BALLOON;
 
     use super::*;
+    use crate::row::Driver as _;
     use crate::virtio::silent;
 
     #[test]
     fn a_console_that_is_not_there_or_does_nothing_is_an_error() {
         let (machine, turn) = silent::machine(CONSOLE);
-        assert_eq!(Terminal::start(&machine).unwrap().write(), Err("a line is not written"));
+        assert_eq!(Terminal::start(&machine).unwrap().operate(), Err("a line is not written"));
         drop(turn);
         let (machine, _turn) = silent::machine(BALLOON);
         assert_eq!(Terminal::start(&machine).err(), Some("there is no virtio console"));

@@ -131,9 +131,10 @@ impl<G: Giver> Model<QUEUES> for Balloon<G> {
         self.poison = if poisons { configuration.poison } else { 0 };
     }
 
-    /// Blocks go when all vCPUs have left their guests.
+    /// Blocks go when all vCPUs have left their guests, and what is taken back waits until those are gone that were given.
     fn waits(&self, number: u16) -> bool {
-        self.queues.get(usize::from(number)).is_some_and(|queue| queue.as_ref().is_some_and(Balloons::waits))
+        let queue = self.queues.get(usize::from(number)).and_then(Option::as_ref);
+        queue.is_some_and(Balloons::waits) || number == DEFLATE && self.gives
     }
 
     fn forget(&mut self, number: u16) {
@@ -214,18 +215,21 @@ pub fn event<W: World, G: Giver>(
     world: &W,
     event: Event,
 ) -> Answer {
-    // The driver may have rung for both, and any queue may be next.
-    if let Event::Doorbell { queues, .. } = event
-        && queues & 1 << INFLATE != 0
-    {
-        let Balloon { gives, queues, .. } = &mut function.model;
-        *gives = queues[usize::from(INFLATE)].is_some();
+    match event {
+        // The driver may have rung for both, and any queue may be next.
+        Event::Doorbell { queues, .. } if queues & 1 << INFLATE != 0 => {
+            let Balloon { gives, queues, .. } = &mut function.model;
+            *gives = queues[usize::from(INFLATE)].is_some();
+        }
+        Event::Input { size: pages, .. } => {
+            if core::mem::replace(&mut function.model.wanted, pages) != pages {
+                function.changed(world);
+                // Last: whoever is killed before tells the driver again.
+                function.model.pages.giver.want(pages);
+            }
+            return function.look(world, 0);
+        }
+        _ => {}
     }
-    let Event::Input { size: pages, .. } = event else { return function.event(world, event) };
-    if core::mem::replace(&mut function.model.wanted, pages) != pages {
-        function.changed(world);
-        // Last: whoever is killed before tells the driver again.
-        function.model.pages.giver.want(pages);
-    }
-    function.look(world, 0)
+    function.event(world, event)
 }

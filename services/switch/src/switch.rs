@@ -4,7 +4,6 @@
 //! A sender whose receiver has no buffers waits until that has more, or until its patience is at its end. A sender that may send no more
 //! now waits for its time. Whatever breaks a rule, the device of that member alone needs a reset.
 
-use turnstile_net::control::{Control, Limits};
 use turnstile_nic::any::Any;
 use turnstile_service_rt::{
     AGAIN, Answer, Attach, Event, Fruitless, MEMBER_QUEUES, port as settings, split_device,
@@ -12,17 +11,18 @@ use turnstile_service_rt::{
 use turnstile_service_virtio::Virtio;
 use turnstile_switch::port::Rules;
 use turnstile_switch::rate::Rate;
-use turnstile_switch::relay::{Device, Relay, Rest};
+use turnstile_switch::relay::{Relay, Rest};
 use turnstile_virtio::ring::Layout;
 use turnstile_virtio::rings::Rings;
-use turnstile_virtio::violation::Violation;
 
 use crate::members::{MEMBERS, Members, PORTS};
 use crate::pairs::Pairs;
-use crate::port::{Agreed, Change, Notes, PAIRS, Port, QUEUES, VECTORS};
+use crate::port::{PAIRS, Port, QUEUES, VECTORS};
 use crate::uplink::{BUFFERS, Uplink};
 
 mod card;
+mod drivers;
+mod waits;
 
 /// A quarter of the addresses that are remembered.
 const SETS: usize = 256;
@@ -226,11 +226,6 @@ impl<R> Switch<R> {
         Answer::default()
     }
 
-    /// Finds who waits the shortest, after a wait has begun or ended.
-    fn order(&mut self) {
-        self.first = self.waits.iter().fold(NEVER, |first, wait| first.min(wait.until));
-    }
-
     /// Takes note of doorbells.
     #[inline(always)] // The way of each notification.
     fn ring(&mut self, queues: u32) {
@@ -261,33 +256,6 @@ impl<R> Switch<R> {
                 self.due |= bits(member, SEND_SOME);
             }
         }
-    }
-
-    /// A receiver has more buffers, perhaps: who waits for it goes on.
-    fn refilled(&mut self, receiver: usize) {
-        for (member, wait) in self.waits.iter_mut().enumerate() {
-            if wait.asked >> receiver & 1 != 0 {
-                self.due |= if wait.until == NEVER { 0 } else { resume(&mut self.pairs, member) };
-                *wait = Wait::NONE;
-            }
-        }
-        self.order();
-    }
-
-    /// Who has waited long enough goes on.
-    #[cold]
-    fn wake(&mut self, now: u64) {
-        // A card that is looked at interrupts again behind the alarm: nobody else's event is to put that off.
-        let rests = self.alarm != NEVER && self.fruitless.is_too_many();
-        let is_woken = |member, wait: &Wait| wait.until <= now && !(rests && member == UPLINK);
-        for (member, wait) in
-            self.waits.iter_mut().enumerate().filter(|(member, wait)| is_woken(*member, wait))
-        {
-            // The uplink's port waits for its card, and for nobody else.
-            self.due |= resume(&mut self.pairs, member) | if member == UPLINK { MOVE } else { 0 };
-            wait.until = NEVER;
-        }
-        self.order();
     }
 
     /// Does what is due, for a while that begins now.
@@ -376,49 +344,6 @@ impl<R> Switch<R> {
         }
     }
 
-    /// The member's turn comes at that time, or with a notification.
-    fn wait(&mut self, member: usize, until: u64) {
-        self.due &= !all_sends(member);
-        self.waits.iter_mut().skip(member).take(1).for_each(|wait| wait.until = until);
-        self.order();
-    }
-
-    /// The uplink's turn comes at that time.
-    #[cold]
-    #[inline(never)] // What members wait for stays as it is.
-    fn wait_for_card(&mut self, until: u64) {
-        let is_polled = self.fruitless.is_too_many();
-        for wait in self.waits.iter_mut().skip(UPLINK) {
-            wait.until = if is_polled { until.min(wait.until) } else { until };
-        }
-        self.order();
-    }
-
-    /// A receiver is asked to notify of buffers. The sender looks once more, for those that came before that, and then waits.
-    #[cold]
-    fn full<M: Members>(&mut self, members: &M, (member, receiver): (usize, usize), until: u64)
-    where
-        R: Rings<M::Memory>,
-    {
-        if self.waits.get(member).is_none_or(|wait| wait.asked >> receiver & 1 != 0) {
-            return self.wait(member, until);
-        }
-        self.ask(members, (member, receiver));
-    }
-
-    /// A receiver is asked to notify of buffers, for a member that sends.
-    #[cold]
-    fn ask<M: Members>(&mut self, members: &M, (member, receiver): (usize, usize))
-    where
-        R: Rings<M::Memory>,
-    {
-        self.waits.iter_mut().skip(member).take(1).for_each(|wait| wait.asked |= 1 << receiver);
-        let memory = members.memories().get(receiver);
-        if memory.is_some_and(|memory| self.relay.arm(receiver, memory).is_err()) {
-            self.fail(members, receiver);
-        }
-    }
-
     /// What is not packets of a member.
     #[cold]
     #[inline(never)]
@@ -438,172 +363,11 @@ impl<R> Switch<R> {
             _ => self.command(members, member),
         }
     }
-
-    /// Does the commands of a member's driver.
-    fn command<M: Members>(&mut self, members: &M, member: usize)
-    where
-        R: Rings<M::Memory>,
-    {
-        let (Some(port), Some(memory)) = (self.ports.get_mut(member), members.memories().get(member)) else {
-            return;
-        };
-        let (world, number) = (members.world(member), port.model.commands_at());
-        let limits = Limits { may_change: false, pairs: port.model.pairs };
-        let (mut commands, mut has_changed) = (port.model.commands.take(), false);
-        let done = match &mut commands {
-            Some(queue) => self.relay.control(member, queue, memory, &limits, |pairs| {
-                port.keep_in(&world, |state| state.pairs = pairs);
-                has_changed = true;
-            }),
-            None => Ok((false, false)),
-        };
-        port.model.commands = commands;
-        let owed = core::mem::take(&mut port.model.owed);
-        match done {
-            Ok((interrupt, more)) => {
-                if interrupt || owed {
-                    port.raise(&world, number);
-                }
-                self.due &= if more { u32::MAX } else { !bits(member, COMMAND) };
-                if has_changed {
-                    // Who waits for buffers of one pair may send to another one now.
-                    self.refilled(member);
-                }
-            }
-            Err(_) => self.fail(members, member),
-        }
-    }
-
-    /// Interrupts drivers that want it, and fails devices of receivers that have broken a rule.
-    #[inline(always)] // Once in each turn.
-    fn tell<M: Members>(&mut self, members: &M)
-    where
-        R: Rings<M::Memory>,
-    {
-        let Self { relay, ports, due, .. } = self;
-        relay.interrupt(members.memories(), |member, queue| {
-            if let Some(port) = ports.get_mut(member)
-                && !port.raise(&members.world(member), queue as u16)
-            {
-                // Of all ports with queues, that of the uplink alone has no function.
-                filled(due);
-            }
-        });
-        while let Some(member) = self.relay.broken() {
-            self.fail(members, member);
-        }
-    }
-
-    /// Does what the device of a member has noted.
-    #[cold]
-    fn settle<M: Members>(&mut self, members: &M, member: usize)
-    where
-        R: Rings<M::Memory>,
-    {
-        let Some(port) = self.ports.get_mut(member) else { return };
-        let notes = core::mem::replace(&mut port.model.notes, Notes::NONE);
-        if let Some(Agreed { features, pairs }) = notes.agreed {
-            let (settings, known) = (port.model.settings, port.model.pairs);
-            let mut control = Control::new(settings.mac);
-            control.pairs = pairs;
-            let device = Device::new(control, features.into(), settings.longest());
-            self.relay.set_device(member, Some(device));
-            self.know(member, known);
-        }
-        for (number, change) in notes.changes.into_iter().enumerate() {
-            if change.is_some_and(|change| self.change(members, (member, number), change).is_err()) {
-                return self.fail(members, member);
-            }
-        }
-        // As the guest would ring.
-        let bells =
-            (0..QUEUES as u32).step_by(MEMBER_QUEUES as usize).fold(0, |all, at| all | notes.rung >> at);
-        self.ring(bits(member, bells & ((1 << MEMBER_QUEUES) - 1)));
-    }
-
-    /// A member's driver knows of so many pairs.
-    fn know(&mut self, member: usize, count: u16) {
-        let own = bits(member, SEND | COMMAND);
-        self.direct = if count > 1 { self.direct & !own } else { self.direct | own };
-        self.pairs.iter_mut().skip(member).take(1).for_each(|pairs| *pairs = Pairs::new(count));
-    }
-
-    /// Takes over or forgets a queue of packets.
-    fn change<M: Members>(
-        &mut self,
-        members: &M,
-        (member, number): (usize, usize),
-        change: Change,
-    ) -> Result<(), Violation>
-    where
-        R: Rings<M::Memory>,
-    {
-        let Some(memory) = members.memories().get(member) else { return Ok(()) };
-        let (rings, left) = match change {
-            Change::Begin { layout, options, left } => (Some((R::find(memory, &layout)?, options)), left),
-            Change::Forget => (None, false),
-        };
-        self.relay.set_queue((member, number), memory, rings, left)?;
-        // Who waits for the buffers of before waits no longer.
-        let some = self.pairs.get_mut(member).filter(|pairs| pairs.count() > 1);
-        match (number % 2, some) {
-            (0, _) => self.refilled(member),
-            (_, Some(pairs)) => pairs.stop(number / 2),
-            (_, None) => self.stop(member),
-        }
-        Ok(())
-    }
-
-    /// What a member had to send is of no use.
-    fn stop(&mut self, member: usize) {
-        self.due &= !all_sends(member);
-        self.waits.iter_mut().skip(member).take(1).for_each(|wait| *wait = Wait::NONE);
-        self.order();
-    }
-
-    /// A member's device cannot go on until its driver resets it.
-    #[cold]
-    #[inline(never)]
-    fn fail<M: Members>(&mut self, members: &M, member: usize)
-    where
-        R: Rings<M::Memory>,
-    {
-        if member == UPLINK {
-            return self.lose(members, "its port's rings are broken");
-        }
-        if let Some(port) = self.ports.get_mut(member) {
-            port.fail(&members.world(member));
-        }
-        self.forget(member);
-    }
-
-    /// Forgets all queues of a member.
-    fn forget(&mut self, member: usize) {
-        self.relay.set_device(member, None);
-        if let Some(port) = self.ports.get_mut(member) {
-            (port.model.notes, port.model.commands) = (Notes::NONE, None);
-        }
-        self.stop(member);
-        if member == UPLINK {
-            self.due &= !MOVE;
-        } else {
-            self.know(member, 1);
-            self.due &= !bits(member, COMMAND);
-        }
-        self.refilled(member);
-    }
 }
 
 /// The bits of a member's doorbells.
 const fn bits(member: usize, first: u32) -> u32 {
     first << (member as u32 * MEMBER_QUEUES as u32)
-}
-
-/// The switch has filled buffers of the uplink, or has taken packets of it.
-#[cold]
-#[inline(never)] // What members need is nearby.
-fn filled(due: &mut u32) {
-    *due |= MOVE;
 }
 
 /// The bit that says that a port has packets to send.
@@ -616,18 +380,6 @@ const fn sends(port: usize) -> u32 {
 #[inline(always)] // Of a known port, mostly.
 const fn all_sends(port: usize) -> u32 {
     if port == UPLINK { UPLINK_SEND } else { bits(port, SEND | SEND_SOME) }
-}
-
-/// Those of a port that waited for a receiver have their turn. Returns the bit that says so.
-#[inline(never)] // Few wait.
-fn resume(pairs: &mut [Pairs; MEMBERS], port: usize) -> u32 {
-    match pairs.get_mut(port) {
-        Some(pairs) if pairs.count() > 1 => {
-            pairs.resume();
-            bits(port, SEND_SOME)
-        }
-        _ => sends(port),
-    }
 }
 
 /// The member's place in arrays, if there can be such a member.

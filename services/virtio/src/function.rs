@@ -40,7 +40,7 @@ pub struct Virtio<const Q: usize, const V: usize, D: Model<Q>> {
     begun: u32,
     /// A bit for each of them that has something to do, perhaps.
     due: u32,
-    /// The queue that is next, if it is due.
+    /// The first queue that is next, if it is due or one behind it.
     next: u32,
     /// Its registers, from its first event on.
     front: Option<Front<Q, V, D::Configuration>>,
@@ -307,9 +307,12 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     {
         let Self { model, front: Some(front), .. } = self else { return };
         let mut pace = Pace::new();
-        while self.due != 0 {
-            let behind = self.due >> self.next << self.next;
-            let number = if behind == 0 { self.due } else { behind }.trailing_zeros();
+        // Those that would be served in vain, as long as this event lasts. All of them are due.
+        let mut waiting = 0;
+        while self.due != waiting {
+            let due = self.due ^ waiting;
+            let behind = due >> self.next << self.next;
+            let number = if behind == 0 { due } else { behind }.trailing_zeros();
             let Ok(Served { interrupt, rest }) = model.serve(number as u16, world.memory(), &mut pace.budget)
             else {
                 return self.fail(world);
@@ -319,10 +322,15 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
             }
             match rest {
                 Rest::Idle => self.due &= !(1 << number),
-                Rest::More if model.waits(number as u16) && self.due == 1 << number => return,
                 Rest::More => {
-                    // The others have their turn.
-                    self.next = (number + 1) % Q as u32;
+                    // The others have their turn, if only in the next event.
+                    self.next = number + 1;
+                    if model.waits(number as u16) {
+                        waiting |= 1 << number;
+                        if self.due == waiting {
+                            return;
+                        }
+                    }
                     if !pace.goes_on(world) {
                         return;
                     }

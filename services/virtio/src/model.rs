@@ -65,7 +65,7 @@ pub trait Model<const Q: usize>: 'static {
     /// Driver and device have agreed on features, or the driver has written to the configuration.
     fn agree(&mut self, features: Features, configuration: &Self::Configuration);
 
-    /// Whether there is more to do for this queue only when the VM's vCPUs have had a turn: before that it would be in vain.
+    /// Whether there is more to do for this queue only when the VM's vCPUs have had a turn, or another queue is done: before that it would be in vain.
     fn waits(&self, number: u16) -> bool {
         let _ = number;
         false

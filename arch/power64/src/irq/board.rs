@@ -297,3 +297,26 @@ impl Machine for Hardware<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_the_source_of_that_number_and_no_other() {
+        let devices = pseries::TERMINAL_SOURCE..pseries::pci_source(2, 0);
+        let buffer = || Buffer { management: 0, trigger: 0, store_eoi: false };
+        let source = |lisn| Source { lisn, number: 7 + lisn, buffer: buffer() };
+        let (own, last) = (3, devices.end - 1);
+        let sources =
+            Sources { all: (0..own).chain(devices.clone()).map(source).collect(), own: own as usize };
+        let found = |lisn| sources.get(lisn).map(|source| source.number);
+        for lisn in (0..own).chain(devices.clone()) {
+            assert_eq!(found(lisn), Some(7 + lisn), "{lisn:x}");
+        }
+        // Behind those of vCPUs those of devices follow, which have other numbers.
+        for lisn in [own, own + 1, own + last - devices.start, devices.start - 1, last + 1, u32::MAX] {
+            assert_eq!(found(lisn), None, "{lisn:x}");
+        }
+    }
+}

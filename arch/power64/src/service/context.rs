@@ -75,8 +75,6 @@ pub(super) struct Lending {
     guest: Vectors,
     /// Its own, while it has been interrupted.
     own: Vectors,
-    /// What it finds.
-    none: Vectors,
 }
 
 impl Lending {
@@ -87,7 +85,6 @@ impl Lending {
             reserved: 0,
             guest: Vectors::new(),
             own: Vectors::new(),
-            none: Vectors::new(),
         }
     }
 }
@@ -155,7 +152,6 @@ const _: () = {
     assert!(offset_of!(Context, lending.users) == 824);
     assert!(offset_of!(Context, lending.guest) == 848);
     assert!(offset_of!(Context, lending.own) == 1904);
-    assert!(offset_of!(Context, lending.none) == 2960);
 };
 
 impl Context {
@@ -216,7 +212,7 @@ impl Context {
     pub(super) fn lend(&mut self) {
         self.lending.guest.save();
         // SAFETY: what is there was stored.
-        unsafe { self.lending.none.load() };
+        unsafe { Vectors::new().load() };
         self.take_note();
     }
 

@@ -37,7 +37,6 @@
     .set    USER_LENT, 832
     .set    VECTORS_GUEST, 848
     .set    VECTORS_OWN, 1904
-    .set    VECTORS_NONE, 2960
     .set    FACILITIES, 3               // FP, vector and VSX, in HFSCR
     .set    PROCESS, 1                  // memory/service.rs
 
@@ -208,8 +207,7 @@ service_left:
 service_lends:
     addi    %r3, %r1, VECTORS_GUEST
     bl      turnstile_save_vectors
-    addi    %r3, %r1, VECTORS_NONE
-    bl      turnstile_load_vectors
+    bl      turnstile_clear_vectors
     lent    %r3
     mfspr   %r3, SRR0
     ld      %r4, MSR(%r1)

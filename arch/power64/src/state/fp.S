@@ -13,17 +13,28 @@
     isync                               // what follows is executed with them on
     .endm
 
-    // STXV or LXV of all VSRs: with a displacement, so that each is one instruction (Power ISA 3.0B Book I, 7.6.3).
-    .macro  each_vector instruction
+    // One instruction for a VSR: STXV and LXV have a displacement (Power ISA 3.0B Book I, 7.6.3).
+    .macro  store n
+    stxv    \n, 16 * \n(%r3)
+    .endm
+    .macro  load n
+    lxv     \n, 16 * \n(%r3)
+    .endm
+    .macro  clear n
+    xxlxor  \n, \n, \n
+    .endm
+
+    // The same for all VSRs.
+    .macro  each_vector operation
     .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63
-    \instruction \n, 16 * \n(%r3)
+    \operation \n
     .endr
     .endm
 
     .global turnstile_save_vectors
 turnstile_save_vectors:
     with_vectors
-    each_vector stxv
+    each_vector store
     mffs    0
     stfd    0, 1024(%r3)
     mfvscr  0
@@ -41,7 +52,17 @@ turnstile_load_vectors:
     mtfsf   255, 0, 1, 0
     lxv     32, 1040(%r3)
     mtvscr  0
-    each_vector lxv
+    each_vector load
+    mtmsrd  %r4
+    blr
+
+// What `Vectors::new` has, whose zeros are read from nowhere.
+    .global turnstile_clear_vectors
+turnstile_clear_vectors:
+    with_vectors
+    each_vector clear
+    mtfsf   255, 0, 1, 0
+    mtvscr  0
     mtmsrd  %r4
     blr
     .text

@@ -7,7 +7,7 @@ use turnstile_net::receive::{Broken, Delivery, Room};
 use turnstile_net::settings::{SENDS, TAKES};
 use turnstile_net::software;
 use turnstile_net::transfer::Transfer;
-use turnstile_virtio::device::{Chain, One, Queue};
+use turnstile_virtio::device::{Chain, One, Queue, Token};
 use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
@@ -112,35 +112,14 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     Some(One::Not(token)) => (None, token, None),
                     None => break Rest::Idle,
                 };
-                let (rest, token) = match plain.filter(|plain| !SEVERAL || checksum || !plain.is_open()) {
-                    Some(plain) => {
-                        let flow =
-                            if SEVERAL { Some(self.note_plain(memory, (port, pair), &plain)?) } else { None };
-                        let from = (port, &mut last);
-                        let rest =
-                            self.forward_plain::<M, SEVERAL>(memories, memory, from, (&plain, flow), now)?;
-                        (rest, token)
-                    }
-                    None => {
-                        last = None;
-                        let open = buffer.filter(|_| !SEVERAL && checksum);
-                        let forwarded = match open {
-                            Some(buffer) => {
-                                self.forward_open(memories, memory, port, (buffer, longest), now)?
-                            }
-                            None => None,
-                        };
-                        match forwarded {
-                            Some(rest) => (rest, token),
-                            None => {
-                                let mut chain = queue.chain(token);
-                                let from = (port, SEVERAL.then_some(pair));
-                                let rest = self.forward_any(memories, memory, from, &mut chain, now)?;
-                                (rest, chain.finish())
-                            }
-                        }
-                    }
-                };
+                let from = ((port, pair), &*queue, &mut last);
+                let packet = (
+                    plain.filter(|plain| !SEVERAL || checksum || !plain.is_open()),
+                    token,
+                    buffer.filter(|_| !SEVERAL && checksum),
+                    longest,
+                );
+                let (rest, token) = self.forward::<M, SEVERAL>(memories, memory, from, packet, now)?;
                 if let Some(rest) = rest {
                     queue.put_back(token);
                     break rest;
@@ -152,6 +131,38 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                 return Ok((rest, interrupt));
             }
         }
+    }
+
+    /// Brings what was taken to where it goes: a plain packet, or another one, which may still be in one buffer that says that its checksum is open. As
+    /// [`Self::forward_plain`].
+    #[inline(always)] // One caller of each kind.
+    fn forward<M: Transfer, const SEVERAL: bool>(
+        &mut self,
+        memories: &[M; P],
+        memory: &M,
+        ((port, pair), queue, last): ((usize, usize), &Queue<R>, &mut Option<Last>),
+        (plain, token, open, longest): (Option<Plain>, Token, Option<Buffer>, u32),
+        now: u64,
+    ) -> Result<(Option<Rest>, Token), Violation>
+    where
+        R: Rings<M>,
+    {
+        if let Some(plain) = plain {
+            let flow = if SEVERAL { Some(self.note_plain(memory, (port, pair), &plain)?) } else { None };
+            let rest =
+                self.forward_plain::<M, SEVERAL>(memories, memory, (port, last), (&plain, flow), now)?;
+            return Ok((rest, token));
+        }
+        *last = None;
+        if let Some(buffer) = open
+            && let Some(rest) = self.forward_open(memories, memory, port, (buffer, longest), now)?
+        {
+            return Ok((rest, token));
+        }
+        let mut chain = queue.chain(token);
+        let from = (port, SEVERAL.then_some(pair));
+        let rest = self.forward_any(memories, memory, from, &mut chain, now)?;
+        Ok((rest, chain.finish()))
     }
 
     /// Brings a packet to where it goes, whose flow is known if its sender has several pairs. Returns why it must wait, if it must: then nobody has it. An

@@ -5,8 +5,6 @@
 //!
 //! The driver does as Linux: a table of three descriptors for each request, EVENT_IDX, one interrupt for what is done together.
 
-use core::cell::RefCell;
-
 use turnstile_virtio::config::{BLOCK, Block, BlockRequest};
 use turnstile_virtio::features::Features;
 use turnstile_virtio::ring::{Buffer, DESCRIPTOR, Options};
@@ -14,7 +12,7 @@ use turnstile_virtio::ring::{Buffer, DESCRIPTOR, Options};
 use super::driver::{MEMORY, SECTOR};
 use crate::virtio::ring::{Ring, Wrong};
 use crate::virtio::{Function, Machine, PATIENCE};
-use crate::{bench, clock, options};
+use crate::{clock, options, row};
 
 /// What Linux accepts.
 const FEATURES: Features = Features::VERSION_1
@@ -64,30 +62,14 @@ pub fn measure(machine: &Machine, row: &str) -> Result<(), Wrong> {
     disk.write_all()?;
     disk.depth = depth;
     disk.is_kept = options::get("zeros").is_none();
-    let write = options::get("write").is_some();
+    disk.writes = options::get("write").is_some();
     disk.untouched = options::get("untouched").map(|_| {
         let from = machine.memory + MEMORY + options::number("from", BEHIND);
         from.next_multiple_of(MAPPED)
     });
-    let state = RefCell::new((disk, Ok(())));
-    bench::measure(
-        row,
-        |rounds| (0..rounds).for_each(|_| operate(&state, write)),
-        |rounds| {
-            (0..rounds).for_each(|_| _ = state.borrow_mut());
-        },
-    );
-    let (mut disk, done) = state.into_inner();
-    done?;
+    let mut disk = row::measure(row, disk)?;
     (disk.depth, disk.untouched, disk.data) = (DEEPEST, None, machine.memory + DATA);
     disk.read_all()
-}
-
-/// One operation.
-#[inline(never)] // All of them ring at one place, by which the meter knows them.
-fn operate(state: &RefCell<(Disk<'_>, Result<(), Wrong>)>, write: bool) {
-    let (disk, done) = &mut *state.borrow_mut();
-    *done = done.and_then(|()| if write { disk.write() } else { disk.read() });
 }
 
 /// A disk. Each piece begins and ends with the number of the request that has written it.
@@ -99,6 +81,8 @@ struct Disk<'a> {
     data: u64,
     /// The next block that nobody has touched, if they are to be there.
     untouched: Option<u64>,
+    /// Whether it is written to; otherwise it is read.
+    writes: bool,
     /// How many requests one doorbell is for.
     depth: u64,
     /// How many have written, and how many have read.
@@ -108,6 +92,12 @@ struct Disk<'a> {
     is_kept: bool,
     /// The interrupts that were seen.
     interrupts: u32,
+}
+
+impl row::Driver for Disk<'_> {
+    fn operate(&mut self) -> Result<(), Wrong> {
+        if self.writes { self.write() } else { self.read() }
+    }
 }
 
 impl<'a> Disk<'a> {
@@ -124,8 +114,19 @@ impl<'a> Disk<'a> {
         }
         let interrupts = (machine.interrupts)();
         let data = machine.memory + DATA;
-        let (depth, untouched, is_kept) = (DEEPEST, None, true);
-        Ok(Self { machine, function, ring, data, untouched, depth, written: 0, read: 0, is_kept, interrupts })
+        Ok(Self {
+            machine,
+            function,
+            ring,
+            data,
+            untouched: None,
+            writes: false,
+            depth: DEEPEST,
+            written: 0,
+            read: 0,
+            is_kept: true,
+            interrupts,
+        })
     }
 
     fn write_all(&mut self) -> Result<(), Wrong> {

@@ -16,6 +16,7 @@ const PAGES: u64 = BLOCK / PAGE;
 /// The queues.
 const INFLATE: u16 = 0;
 const DEFLATE: u16 = 1;
+const REPORT: u16 = 2;
 /// The message of the configuration.
 const CONFIGURED: u32 = 0x50;
 /// Where the driver writes numbers of pages, for each queue.
@@ -52,7 +53,18 @@ impl Guest {
     /// Names pages on a queue, and rings.
     fn name(&mut self, queue: u16, pages: impl IntoIterator<Item = u64>) {
         self.offer(queue, pages);
+        self.ring(queue);
+    }
+
+    fn ring(&mut self, queue: u16) {
         self.host.write(self.driver.notify + 4 * u64::from(queue), 2, queue.into());
+    }
+
+    /// Reports a block, the first of all.
+    fn offer_report(&self, block: u64) {
+        let (ring, ram) = (&self.driver.queues[usize::from(REPORT)].ring, &self.host.board.ram);
+        Ring::describe(ram, ring.layout.areas().descriptors, 0, (block, BLOCK as u32), 2, 0);
+        ring.offer(ram, 0, 0, 1);
     }
 
     /// Names pages on a queue.
@@ -242,6 +254,34 @@ fn what_is_taken_back_while_it_is_given_is_in_use_behind_both() {
     }
 }
 
+/// Blocks stay as long as the vCPUs have had no turn: nobody asks again and again meanwhile, whatever else waits, and in whichever order.
+#[test]
+fn an_event_looks_once_at_each_kind_of_request_that_waits() {
+    for rung in [[INFLATE, DEFLATE, REPORT], [REPORT, INFLATE, DEFLATE]] {
+        let mut guest = Guest::new();
+        guest.give([pages(1).start]);
+        guest.host.subject.pool.delay(100);
+        guest.offer(INFLATE, pages(2));
+        guest.offer(DEFLATE, [pages(1).start]);
+        guest.offer_report(block(3));
+        for queue in rung {
+            guest.ring(queue);
+        }
+        guest.host.subject.pool.asked();
+        for _ in 0..10 {
+            let since = guest.host.board.clock.get();
+            assert!(guest.wait(), "it looks again by itself");
+            assert_eq!(guest.host.subject.pool.asked(), 2, "once for what is given, once for the report");
+            // The time is looked at between two queues.
+            let times = (guest.host.board.clock.get() - since) / guest.host.board.tick.get();
+            assert_eq!(times, 2, "each of the three queues has one turn");
+        }
+        guest.host.subject.pool.delay(0);
+        guest.finish(DEFLATE);
+        assert!(guest.is_done(INFLATE) && guest.gone()[1..] == [true; 2]);
+    }
+}
+
 /// Whichever queue is next: others were in their turn before.
 #[test]
 fn what_is_given_and_taken_back_at_once_is_in_use_behind_both() {
@@ -249,9 +289,7 @@ fn what_is_given_and_taken_back_at_once_is_in_use_behind_both() {
         let mut guest = Guest::new();
         guest.host.subject.pool.delay(delay);
         guest.offer(INFLATE, pages(1));
-        let (ring, ram) = (&guest.driver.queues[2].ring, &guest.host.board.ram);
-        Ring::describe(ram, ring.layout.areas().descriptors, 0, (block(3), BLOCK as u32), 2, 0);
-        ring.offer(ram, 0, 0, 1);
+        guest.offer_report(block(3));
         guest.host.event(Event::Doorbell { queues: 0b101, now: 0 });
         guest.finish(INFLATE);
         guest.host.subject.pool.delay(0);
@@ -370,10 +408,8 @@ fn a_report_goes_though_a_page_is_taken_back_meanwhile() {
     let mut guest = Guest::new();
     guest.give(pages(1));
     guest.host.subject.pool.delay(5);
-    let (ring, ram) = (&guest.driver.queues[2].ring, &guest.host.board.ram);
-    Ring::describe(ram, ring.layout.areas().descriptors, 0, (block(2), BLOCK as u32), 2, 0);
-    ring.offer(ram, 0, 0, 1);
-    guest.host.write(guest.driver.notify + 4 * 2, 2, 2);
+    guest.offer_report(block(2));
+    guest.ring(REPORT);
     guest.take_back([pages(1).start]);
     assert_eq!(guest.gone(), [true, true, false]);
 }
