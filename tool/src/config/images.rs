@@ -10,6 +10,7 @@ use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, Mapping, ServiceSpec, 
 use turnstile_service::image;
 
 use super::contents::{bad_arm64_kernel, bad_initrd, bad_pc_kernel, bad_power_kernel};
+use super::controllers;
 use super::disk::{Disk, DiskSource};
 use super::disk_image::{self, DiskImage};
 use super::file::{self, Refused};
@@ -89,6 +90,7 @@ pub fn load(
             Err(problem) => problems.push(problem),
         }
     }
+    problems.extend(controllers::linked(&config.disks));
     let images = Images { vms, services, disks };
     if problems.is_empty() {
         images.check_memory(config, &mut problems);

@@ -48,6 +48,8 @@ pub fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
 fn advice(messages: &str) -> &'static str {
     if messages.contains("Cannot allocate memory") {
         "this computer has too little memory for the machine: lower `memory` in its description"
+    } else if messages.contains("Is another process using the image") {
+        "another machine has this disk: stop it (`turnstile ls` lists those that run), or give this one a file of its own"
     } else if messages.trim().is_empty() {
         "`turnstile doctor` checks this machine"
     } else {
@@ -71,6 +73,8 @@ mod tests {
     #[test]
     fn advice_fits_what_qemu_said() {
         assert!(!advice("\n").contains("lines above"));
+        let text = "qemu: -device nvme,drive=nvme0: Failed to get \"write\" lock\nIs another process using the image [a.img]?\n";
+        assert!(advice(text).contains("`turnstile ls` lists"));
         assert!(advice("qemu: it is broken\n").contains("lines above"));
         let text = "qemu: cannot set up guest memory 'mach-virt.ram': Cannot allocate memory\n";
         assert!(advice(text).contains("lower `memory`"));
