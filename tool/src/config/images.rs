@@ -311,9 +311,10 @@ fn refusal(vm: &Vm, source: &At<Source>, key: &str, path: &Path, refused: &Refus
     let at_source =
         |help: &str| Problem::new(source.span.clone(), format!("the {key} {path} {refused}"), help);
     match *refused {
-        Refused::Unreadable(_) => at_source(
+        Refused::Unreadable(ref error) => at_source(file::advice(
+            error,
             "paths are relative to this file's folder; \"debian:linux\" and \"debian:busybox\" need none",
-        ),
+        )),
         Refused::NotFile(_) => at_source("name a file"),
         Refused::TooLong { length, .. } if length > MAX_IMAGE => at_source("name another file"),
         Refused::TooLong { length, .. } => {
