@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::CommandFactory;
 use turnstile::bench::platform::Platform;
 use turnstile::bench::subjects::Subject;
 use turnstile::config::{self, Board, Surroundings};
@@ -179,4 +180,24 @@ fn configurations_in_documents_are_right() {
         }
     }
     assert!(seen >= 10, "only {seen}");
+}
+
+#[test]
+fn options_are_described_with_their_commands() {
+    let text = fs::read_to_string(root().join("docs/src/command-line.md")).expect("a page can be read");
+    let chapter = |command: &str| {
+        let names = |chapter: &&str| {
+            let heading = chapter.lines().next().unwrap_or_default().replace('`', "");
+            heading.split_whitespace().next() == Some(command)
+        };
+        text.split("\n## ").find(names)
+    };
+    let control = chapter("Machines").expect("there is a chapter of those without one of their own");
+    for command in turnstile::cli::Cli::command().get_subcommands() {
+        let said = chapter(command.get_name()).unwrap_or(control);
+        for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
+            let Some(name) = option.get_long() else { continue };
+            assert!(said.contains(&format!("--{name}")), "{}: --{name}", command.get_name());
+        }
+    }
 }

@@ -302,7 +302,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
     let stay = Stay {
         style: if options.json { console::Style::Json } else { console::Style::Normal },
-        limit: options.timeout.map(Duration::from_secs),
+        limit: options.timeout,
         metrics: options.metrics,
         kills,
     };

@@ -61,6 +61,16 @@ fn forwards_lead_somewhere_from_ports_of_their_own() {
 }
 
 #[test]
+fn numbers_that_are_none_are_told_with_an_example() {
+    let folder = Folder::with_vms(&["one"]);
+    let wrong = |option: &str, value: &str, advice: &'static str| {
+        folder.run("poweroff").args([option, value]).assert().code(2).stderr(contains(advice));
+    };
+    wrong("--timeout", "5s", "give seconds, such as 0.5 or 10");
+    wrong("--metrics", "9464", "give an address and a port, such as 127.0.0.1:9464");
+}
+
+#[test]
 fn crash_of_a_guest() {
     Folder::with_vms(&["one"])
         .run("crash")

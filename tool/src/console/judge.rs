@@ -19,7 +19,7 @@ pub fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
             return Err(Failure::usage(what).help("build the image again, or leave --image out"));
         }
         Leave::Limit(limit) => {
-            let what = format!("stopped: the machine has run for its {} s", limit.as_secs());
+            let what = format!("stopped: the machine has run for its {} s", limit.as_secs_f64());
             return Err(Failure::failed(what).help("use a larger --timeout, or none"));
         }
         Leave::MachineEnded => {}
