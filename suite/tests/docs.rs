@@ -4,9 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::CommandFactory;
 use turnstile::bench::platform::Platform;
 use turnstile::bench::subjects::Subject;
-use turnstile::config::Board;
+use turnstile::config::{self, Board, Surroundings};
+use turnstile::isa::Isa;
 use turnstile_machine::map::MAX_VCPUS;
 
 fn root() -> &'static Path {
@@ -130,4 +132,72 @@ fn lists_of_names_and_limits_are_those_of_the_code() {
     assert!(row(&configuration, "vcpus`").contains(&limit));
     assert!(read("examples/one-linux.toml").contains(&format!("# {limit}. ")));
     assert!(read("docs/src/start-here.md").contains(&format!("give {} vCPUs", MAX_VCPUS + 1)));
+}
+
+/// The configurations that a page shows.
+fn snippets(text: &str) -> impl Iterator<Item = &str> {
+    text.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```").map(|(snippet, _)| snippet))
+}
+
+/// Adds what a page leaves out: the VM around keys, what a VM names, and a VM that has what is described.
+fn completed(snippet: &str) -> String {
+    let vm = "[[vm]]\nname = \"whole\"\nkernel = \"debian:linux\"\n";
+    let mut text = if snippet.starts_with('[') { String::new() } else { vm.to_owned() };
+    text.push_str(&snippet.replace("# ...", "kernel = \"debian:linux\""));
+    let table: toml::Table = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let tables = |key: &str| table.get(key).and_then(toml::Value::as_array).into_iter().flatten();
+    let described =
+        |key: &str| -> Vec<&str> { tables(key).filter_map(|one| one.get("name")?.as_str()).collect() };
+    let [disks, networks] = ["disk", "network"].map(described);
+    if described("vm").is_empty() {
+        return format!("{vm}disks = {disks:?}\nnetworks = {networks:?}\n{text}");
+    }
+    let more = [("disks", "disk", disks, "size = \"1MiB\"\n"), ("networks", "network", networks, "")];
+    for (list, key, described, lines) in more {
+        let named = tables("vm").filter_map(|vm| vm.get(list)?.as_array()).flatten();
+        for name in named.filter_map(toml::Value::as_str).filter(|name| !described.contains(name)) {
+            text.push_str(&format!("[[{key}]]\nname = \"{name}\"\n{lines}"));
+        }
+    }
+    text
+}
+
+#[test]
+fn configurations_in_documents_are_right() {
+    let pages = [markdown(root()), markdown(&root().join("docs/src"))].concat();
+    let guests = |_: Isa| vec!["selftest".to_owned()];
+    let surroundings =
+        Surroundings { folder: root(), guests: &guests, services: &["uart".to_owned()], board: None };
+    let mut seen = 0;
+    // That page is about another kind of file.
+    for page in pages.iter().filter(|page| !page.ends_with("weights.md")) {
+        let text = fs::read_to_string(page).expect("a page can be read");
+        for snippet in snippets(&text) {
+            let whole = completed(snippet);
+            let problems = config::parse(&whole, &surroundings).err().unwrap_or_default();
+            assert!(problems.is_empty(), "{}: {problems:#?}: {whole}", page.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 10, "only {seen}");
+}
+
+#[test]
+fn options_are_described_with_their_commands() {
+    let text = fs::read_to_string(root().join("docs/src/command-line.md")).expect("a page can be read");
+    let chapter = |command: &str| {
+        let names = |chapter: &&str| {
+            let heading = chapter.lines().next().unwrap_or_default().replace('`', "");
+            heading.split_whitespace().next() == Some(command)
+        };
+        text.split("\n## ").find(names)
+    };
+    let control = chapter("Machines").expect("there is a chapter of those without one of their own");
+    for command in turnstile::cli::Cli::command().get_subcommands() {
+        let said = chapter(command.get_name()).unwrap_or(control);
+        for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
+            let Some(name) = option.get_long() else { continue };
+            assert!(said.contains(&format!("--{name}")), "{}: --{name}", command.get_name());
+        }
+    }
 }

@@ -21,7 +21,7 @@ use crate::isa::Isa;
 use crate::layout::{self, Layout, write_atomically};
 use crate::machine::{self, stem};
 use crate::ports::Named;
-use crate::qemu::Boot;
+use crate::qemu::{Boot, Forward};
 use crate::{prose, setup, ui};
 
 /// What `check --json` writes.
@@ -253,6 +253,21 @@ fn build_card(boot: &Boot, folder: &Path) -> Result<Built> {
     Ok(Built::new(boot.board, files, advice))
 }
 
+/// Checks that forwards lead somewhere, each from a port of its own.
+fn check_forwards(config: &Config, forwards: &[Forward]) -> Result<()> {
+    if !forwards.is_empty() && !config.services.iter().any(leads_to_the_first_card) {
+        let failure =
+            Failure::usage("no network of this machine has the uplink net0, to which --forward leads");
+        return Err(failure.help("write uplink = \"net0\" in a [[network]]"));
+    }
+    let is_taken = |(at, forward): &(usize, &Forward)| {
+        forwards.iter().take(*at).any(|earlier| earlier.host == forward.host)
+    };
+    let Some((_, twice)) = forwards.iter().enumerate().find(is_taken) else { return Ok(()) };
+    let failure = Failure::usage(format!("two --forward are of port {} of this computer", twice.host));
+    Err(failure.help("it leads to one port of a guest: give the other one another"))
+}
+
 /// `run`: boots a machine and attaches its consoles.
 pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     if options.detach && !options.detached {
@@ -264,11 +279,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     }
     let config: &Config = loaded.accept()?;
     let kills = kills(config, options)?;
-    if !options.forward.is_empty() && !config.services.iter().any(leads_to_the_first_card) {
-        let failure =
-            Failure::usage("no network of this machine has the uplink net0, to which --forward leads");
-        return Err(failure.help("write uplink = \"net0\" in a [[network]]"));
-    }
+    check_forwards(config, &options.forward)?;
     machine::check_hypervisor(options.image.as_deref(), config.machine.board.isa())?;
     let qemu = setup::qemu::ensure(layout, config.machine.board.isa(), options.qemu.program.as_deref())?;
     let folder = layout.bundles().join(format!("run-{}", stem(&options.file)));
@@ -291,7 +302,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
     let stay = Stay {
         style: if options.json { console::Style::Json } else { console::Style::Normal },
-        limit: options.timeout.map(Duration::from_secs),
+        limit: options.timeout,
         metrics: options.metrics,
         kills,
     };

@@ -98,17 +98,25 @@ fn grow(file: &Path, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes a file, whole or not at all.
+/// Makes a file, whole or not at all. Who comes while another run makes it waits for that, and takes what is there then.
 fn make(file: &Path, fill: impl FnOnce(&File) -> io::Result<()>) -> Result<()> {
-    let new = PathBuf::from(format!("{}.new", file.display()));
-    let made = File::create(&new).and_then(|made| {
-        fill(&made)?;
-        made.sync_all()?;
-        // Whoever has made it meanwhile keeps it.
-        fs::hard_link(&new, file)
-    });
-    let removed = fs::remove_file(&new);
-    made.and(removed).context(|| format!("cannot make {}", Layout::shown(file)))
+    let context = || format!("cannot make {}", Layout::shown(file));
+    let mut new = file.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    // Not truncated before it is locked: what is there may be another run's.
+    let made = OpenOptions::new().write(true).create(true).truncate(false).open(&new).context(context)?;
+    made.lock().context(context)?;
+    // Then the locked file may be that very file.
+    if file.exists() {
+        return Ok(());
+    }
+    let linked = made
+        .set_len(0)
+        .and_then(|()| fill(&made))
+        .and_then(|()| made.sync_all())
+        .and_then(|()| fs::hard_link(&new, file));
+    linked.and(fs::remove_file(&new)).context(context)
 }
 
 /// Copies a file into an empty one of at least this size, without its zeros.
@@ -240,12 +248,33 @@ mod tests {
     }
 
     #[test]
-    fn who_is_there_already_is_kept() {
+    fn two_runs_make_one_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("disk.img");
-        fs::write(&file, b"mine").unwrap();
-        assert!(make(&file, |new| new.set_len(9)).is_err());
-        assert_eq!(fs::read(&file).unwrap(), b"mine");
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                make(&file, |new| {
+                    begun.send(()).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    new.write_all_at(b"first", 0)
+                })
+            });
+            has_begun.recv().unwrap();
+            make(&file, |_| panic!("it is there")).unwrap();
+            first.join().unwrap().unwrap();
+        });
+        assert_eq!(fs::read(&file).unwrap(), b"first");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_was_half_done_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("disk.img.new"), b"of a run that was killed").unwrap();
+        let file = folder.path().join("disk.img");
+        make(&file, |new| new.write_all_at(b"whole", 0)).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"whole");
         let failed = folder.path().join("failed.img");
         assert!(make(&failed, |_| Err(io::Error::other("full"))).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left of it");

@@ -136,6 +136,32 @@ fn images_that_are_no_files_or_too_long() {
 }
 
 #[test]
+fn disks_whose_files_are_no_files_or_one_file() {
+    let folder = Folder::with_vms(&[]);
+    pipe(&folder);
+    sparse(&folder, "one.img", 4096);
+    std::fs::hard_link(folder.path().join("one.img"), folder.path().join("hard.img")).unwrap();
+    std::os::unix::fs::symlink("one.img", folder.path().join("soft.img")).unwrap();
+    let vm = format!("{VM}kernel = \"k\"\ndisks = [\"d\", \"e\"]\n");
+    let disk = |name: &str, lines: &str| format!("[[disk]]\nname = \"{name}\"\n{lines}");
+    let memory = format!("{vm}{}{}", disk("d", "image = \"pipe\"\n"), disk("e", "size = \"4KiB\"\n"));
+    folder
+        .check(&memory)
+        .code(2)
+        .stderr(contains("pipe is not a file but a pipe").and(contains("m.toml:7:9")));
+    let two = |other: &str, only: &str| {
+        let first = disk("d", &format!("device = \"nvme0\"\nimage = \"one.img\"\n{only}"));
+        let second = disk("e", &format!("device = \"nvme1\"\nimage = \"{other}\"\n{only}"));
+        folder.check(&format!("{vm}{first}{second}"))
+    };
+    for other in ["hard.img", "soft.img", "./one.img"] {
+        let what = "the disk `d` has the same file behind `nvme0`, and somebody writes it";
+        two(other, "").code(2).stderr(contains(what).and(contains("m.toml:11:10")));
+        two(other, "read-only = true\n").success();
+    }
+}
+
+#[test]
 fn configurations_that_are_no_files_or_too_long() {
     let folder = Folder::new();
     pipe(&folder);

@@ -118,6 +118,15 @@ fn running(starts: u64) -> (String, u64) {
 }
 
 #[test]
+fn sizes_of_balloons_are_checked_before_all_else() {
+    let folder = Folder::with_vms(&["one"]);
+    let balloon = |size: &str| folder.turnstile().args(["balloon", "m", "one", size]).assert();
+    balloon("0MiB").code(2).stderr(contains("no guest does without memory"));
+    balloon("96MB").code(2).stderr(contains("`96MB` is not a size").and(contains("\"96MiB\"")));
+    balloon("96MiB").code(1).stderr(contains("no machine `m` is running"));
+}
+
+#[test]
 fn vms_are_stopped_started_and_restarted_by_name() {
     let folder = Folder::with_vms(&["one", "two"]);
     let machine = Machine::start(&folder, "echo");

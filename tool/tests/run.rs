@@ -44,6 +44,33 @@ fn what_qemu_is_told() {
 }
 
 #[test]
+fn forwards_lead_somewhere_from_ports_of_their_own() {
+    let folder = Folder::with_vms(&["one"]);
+    let forward = |ports: [&str; 2]| {
+        folder.run("poweroff").args(["--forward", ports[0], "--forward", ports[1]]).assert()
+    };
+    forward(["2222:22", "2223:22"])
+        .code(2)
+        .stderr(contains("no network of this machine has the uplink net0"));
+    let vm = "[[vm]]\nname = \"one\"\nkernel = \"k\"\nmemory = \"16MiB\"\nnetworks = [\"lan\"]\n";
+    folder.write("m.toml", format!("{vm}[[network]]\nname = \"lan\"\nuplink = \"net0\"\n").as_bytes());
+    forward(["2222:22", "2222:23"])
+        .code(2)
+        .stderr(contains("two --forward are of port 2222 of this computer"));
+    forward(["2222:22", "2223:22"]).success();
+}
+
+#[test]
+fn numbers_that_are_none_are_told_with_an_example() {
+    let folder = Folder::with_vms(&["one"]);
+    let wrong = |option: &str, value: &str, advice: &'static str| {
+        folder.run("poweroff").args([option, value]).assert().code(2).stderr(contains(advice));
+    };
+    wrong("--timeout", "5s", "give seconds, such as 0.5 or 10");
+    wrong("--metrics", "9464", "give an address and a port, such as 127.0.0.1:9464");
+}
+
+#[test]
 fn crash_of_a_guest() {
     Folder::with_vms(&["one"])
         .run("crash")

@@ -44,7 +44,11 @@ pub struct Balloon {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|(what, advice)| format!("{what}: {advice}"))
+    match parse_size(text) {
+        Ok(0) => Err("no guest does without memory: give what it is to keep".to_owned()),
+        Ok(size) => Ok(size),
+        Err((what, advice)) => Err(format!("{what}: {advice}")),
+    }
 }
 
 /// `console`

@@ -146,7 +146,7 @@ pub struct Run {
     #[arg(long, conflicts_with = "plain")]
     pub statistics: bool,
     /// Serve the statistics of all VMs as OpenMetrics over HTTP at this address, for example 127.0.0.1:9464
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "plain")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with = "plain")]
     pub metrics: Option<SocketAddr>,
     /// Let the hypervisor say what its start takes, by phases, and that of each VM
     #[arg(long)]
@@ -169,9 +169,9 @@ pub struct Run {
     /// Boot this hypervisor's image instead of building it
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// Stop when QEMU has used this many seconds of processor time, or when ten times that has passed
-    #[arg(long, value_name = "SECONDS")]
-    pub timeout: Option<u64>,
+    /// Stop the machine when so many seconds have passed since its start
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
     /// Where consoles are written.
     #[command(flatten)]
     pub log: Log,
@@ -352,6 +352,10 @@ pub struct Top {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.filter(|time| *time <= MAX_SECONDS).ok_or("give seconds, such as 0.5 or 10".to_owned())
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "give an address and a port, such as 127.0.0.1:9464")
 }
 
 /// `check`

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Judges the controllers of disks together, and finds what QEMU has behind them.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use turnstile_bundle::{DriveKind, MAX_MEMBERS};
 
 use super::device::Device;
@@ -43,7 +47,7 @@ pub fn misfit(disks: &[Disk], vms: &[Vm], index: usize) -> Option<Problem> {
     if let Some(problem) = earlier.clone().find_map(|other| conflict(disk, other, device)) {
         return Some(problem);
     }
-    if let Some(problem) = same_file(disks, index, device) {
+    if let Some(problem) = same_file(disks, index, device, |own, other| own == other) {
         return Some(problem);
     }
     let own = |disks: &[Disk]| functions(disks, vms, &device.value);
@@ -54,14 +58,27 @@ pub fn misfit(disks: &[Disk], vms: &[Vm], index: usize) -> Option<Problem> {
     })
 }
 
+/// Says which disks have one file in QEMU by different names, such as links, if somebody writes it.
+pub fn linked(disks: &[Disk]) -> Vec<Problem> {
+    let file = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let is_same = |own: &Path, other: &Path| own != other && file(own).is_some() && file(own) == file(other);
+    let problem = |(index, disk): (usize, &Disk)| same_file(disks, index, disk.device.as_ref()?, is_same);
+    disks.iter().enumerate().filter_map(problem).collect()
+}
+
 /// Says which earlier disk has the same file in QEMU behind another controller, if somebody writes it.
-fn same_file(disks: &[Disk], index: usize, own: &At<Device>) -> Option<Problem> {
+fn same_file(
+    disks: &[Disk],
+    index: usize,
+    own: &At<Device>,
+    is_same: impl Fn(&Path, &Path) -> bool,
+) -> Option<Problem> {
     let writes = |device: &Device| beside(disks, device).any(|disk| !disk.read_only);
     let device = |disk: &Disk| disk.device.as_ref().map(|device| device.value.clone());
     let mut earlier = disks.iter().take(index).filter_map(|disk| Some((&disk.name.value, device(disk)?)));
     let (name, theirs) = earlier.find(|(_, theirs)| {
         !theirs.drive.is_same_controller(&own.value.drive)
-            && theirs.file == own.value.file
+            && is_same(&own.value.file, &theirs.file)
             && (writes(theirs) || writes(&own.value))
     })?;
     let what =

@@ -70,14 +70,7 @@ pub fn read(
 ) -> Option<Disk> {
     let header = span.start..span.end.min(span.start + "[[disk]]".len());
     let mut reader = Reader::new(table, header.clone(), &KEYS, &[], problems);
-    let name = vm::read_name(&mut reader, "disk", "root").filter(|name| {
-        let fits = name.value.len() <= MAX_DISK_NAME;
-        if !fits {
-            let what = format!("a disk's name cannot have {} characters", name.value.len());
-            reader.problem(name.span.clone(), what, format!("use at most {MAX_DISK_NAME}"));
-        }
-        fits
-    });
+    let name = vm::read_name(&mut reader, "disk", "root", MAX_DISK_NAME);
     let image = reader.string("image");
     let has = |keys: &[&str]| table.keys().any(|key| keys.contains(&key.get_ref().as_ref()));
     let size = read_size(&mut reader, has(&["device"]));
@@ -119,6 +112,11 @@ fn read_image(
         Some(("debian", name)) => {
             let what = format!("there is no disk image `debian:{name}`");
             reader.problem(text.span, what, "use \"debian:server\" or a path");
+            return None;
+        }
+        _ if text.value.is_empty() => {
+            let help = "give a path, or leave `image` out: then the disk is all zeros";
+            reader.problem(text.span, "`image` is empty", help);
             return None;
         }
         _ => DiskSource::File(surroundings.folder.join(vm::from_home(&text.value))),

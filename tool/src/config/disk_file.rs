@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Judges the file that QEMU has behind the controller of a disk. It stays what it is: QEMU reads and writes it.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::path::Path;
 
 use super::disk::{Disk, DiskSource};
@@ -38,12 +38,16 @@ pub fn judge(disk: &Disk, file: &Path) -> Result<Option<Format>, Problem> {
                 }
                 None => "look at its folder",
             };
+            let help = file::advice(&error, help);
             return Err(problem(format!("the disk's file {shown} cannot be read: {error}"), help));
         }
     };
     if !metadata.is_file() {
         let what = format!("the disk's file {shown} is not a file but {}", file::kind(metadata.file_type()));
         return Err(problem(what, "copy it into a file"));
+    }
+    if let Err((what, help)) = open(disk, file) {
+        return Err(problem(format!("the disk's file {shown} {what}"), help));
     }
     let Some(image) = named else { return Ok(Some(Format::Raw)) };
     if metadata.len() == 0 && disk.size.is_none() {
@@ -52,7 +56,20 @@ pub fn judge(disk: &Disk, file: &Path) -> Result<Option<Format>, Problem> {
     judge_image(disk, image, file)
 }
 
-/// The same of a file that the configuration names.
+/// Opens a file as QEMU will; otherwise says why not, and what helps.
+fn open(disk: &Disk, file: &Path) -> Result<(), (String, &'static str)> {
+    if let Err(error) = OpenOptions::new().read(true).open(file) {
+        return Err((format!("cannot be read: {error}"), file::advice(&error, "copy it to another disk")));
+    }
+    if disk.read_only {
+        return Ok(());
+    }
+    let help = "let this user write it, or write read-only = true";
+    let opened = OpenOptions::new().write(true).open(file);
+    opened.map(drop).map_err(|error| (format!("cannot be written: {error}"), help))
+}
+
+/// Says of what format a file is that the configuration names.
 fn judge_image(disk: &Disk, image: &At<DiskSource>, file: &Path) -> Result<Option<Format>, Problem> {
     let problem = |what, help: &str| Problem::new(image.span.clone(), what, help);
     let shown = file.display();
@@ -132,6 +149,20 @@ mod tests {
             problem.span.start == 0 && problem.what.contains("is not a file but a folder"),
             "{problem:?}"
         );
+    }
+
+    #[test]
+    fn who_writes_must_be_able_to() {
+        // Not even root may write a program that runs.
+        let running = std::env::current_exe().unwrap();
+        let mut disk = disk(Some(running.clone()), None);
+        let problem = judge(&disk, &running).unwrap_err();
+        assert!(
+            problem.what.contains("cannot be written") && problem.help.contains("read-only"),
+            "{problem:?}"
+        );
+        disk.read_only = true;
+        assert_eq!(judge(&disk, &running), Ok(Some(Format::Raw)));
     }
 
     #[test]

@@ -25,7 +25,8 @@ const FORMATS: [(&str, usize, &[u8]); 7] = [
 /// Reads the first bytes of a file, which say of which format it is; none of one that cannot be read, which is told who reads more.
 pub fn head(path: &Path) -> Vec<u8> {
     let mut head = Vec::new();
-    if let Some(file) = File::open(path).ok().filter(|_| path.is_file()) {
+    // A pipe is not opened: that waits for its writer.
+    if let Some(file) = path.is_file().then(|| File::open(path).ok()).flatten() {
         let _ = file.take(HEAD).read_to_end(&mut head);
     }
     head

@@ -100,7 +100,7 @@ fn contents(path: &Path) -> Result<Contents, (String, String)> {
     }
     let bytes = file::read(path, MAX_IMAGE).map_err(|refused| {
         let help = match refused {
-            Refused::Unreadable(_) => "paths are relative to this file's folder",
+            Refused::Unreadable(ref error) => file::advice(error, "paths are relative to this file's folder"),
             Refused::NotFile(_) => "copy it into a file",
             Refused::TooLong { .. } => SMALLER,
         };

@@ -75,6 +75,15 @@ fn read_at_most(path: &Path, most: u64) -> Result<Vec<u8>, Refused> {
     }
 }
 
+/// Says what to do about a file that cannot be read, where `otherwise` is for one that is not there.
+pub fn advice(error: &io::Error, otherwise: &'static str) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        "let this user read it: `ls -l` shows who may, `chmod` changes that, also of its folders"
+    } else {
+        otherwise
+    }
+}
+
 /// Says what is no regular file.
 pub fn kind(file: FileType) -> &'static str {
     match () {
@@ -88,6 +97,13 @@ pub fn kind(file: FileType) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_is_about_rights_where_they_are_missing() {
+        let of = |kind: io::ErrorKind| advice(&kind.into(), "other");
+        assert!(of(io::ErrorKind::PermissionDenied).contains("let this user read it"));
+        assert_eq!(of(io::ErrorKind::NotFound), "other");
+    }
 
     #[test]
     fn only_short_regular_files_are_read() {

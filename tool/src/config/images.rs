@@ -10,6 +10,7 @@ use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, Mapping, ServiceSpec, 
 use turnstile_service::image;
 
 use super::contents::{bad_arm64_kernel, bad_initrd, bad_pc_kernel, bad_power_kernel};
+use super::controllers;
 use super::disk::{Disk, DiskSource};
 use super::disk_image::{self, DiskImage};
 use super::file::{self, Refused};
@@ -89,6 +90,7 @@ pub fn load(
             Err(problem) => problems.push(problem),
         }
     }
+    problems.extend(controllers::linked(&config.disks));
     let images = Images { vms, services, disks };
     if problems.is_empty() {
         images.check_memory(config, &mut problems);
@@ -309,9 +311,10 @@ fn refusal(vm: &Vm, source: &At<Source>, key: &str, path: &Path, refused: &Refus
     let at_source =
         |help: &str| Problem::new(source.span.clone(), format!("the {key} {path} {refused}"), help);
     match *refused {
-        Refused::Unreadable(_) => at_source(
+        Refused::Unreadable(ref error) => at_source(file::advice(
+            error,
             "paths are relative to this file's folder; \"debian:linux\" and \"debian:busybox\" need none",
-        ),
+        )),
         Refused::NotFile(_) => at_source("name a file"),
         Refused::TooLong { length, .. } if length > MAX_IMAGE => at_source("name another file"),
         Refused::TooLong { length, .. } => {

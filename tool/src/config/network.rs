@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use toml::de::DeTable;
-use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS, PortSpec, ServiceDevice, Uplink};
+use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_NAME, MAX_PORTS, PortSpec, ServiceDevice, Uplink};
 
 use super::port::{Port, show_mac};
 use super::problem::{Problem, did_you_mean};
@@ -31,7 +31,7 @@ pub struct Network {
 pub fn read(table: &DeTable<'_>, span: Range<usize>, problems: &mut Vec<Problem>) -> Option<Network> {
     let header = span.start..span.end.min(span.start + "[[network]]".len());
     let mut reader = Reader::new(table, header, &KEYS, &[], problems);
-    let name = vm::read_name(&mut reader, "network", "lan");
+    let name = vm::read_name(&mut reader, "network", "lan", MAX_NAME);
     let runs = Runs::read(&mut reader, disk::LIMIT);
     let card = reader.choice("card", &named(&NetworkCard::ALL, NetworkCard::name));
     let uplink = read_uplink(&mut reader)?;
@@ -103,7 +103,9 @@ pub fn services(networks: &[Network], vms: &[Vm], problems: &mut Vec<Problem>) -
 /// Says that an earlier network has the card of the one with this index.
 fn same_card(networks: &[Network], index: usize) -> Option<Problem> {
     let uplink = networks[index].uplink.as_ref()?;
-    let has = |network: &&Network| network.uplink.as_ref().is_some_and(|other| other.value == uplink.value);
+    let has = |network: &&Network| {
+        network.uplink.as_ref().is_some_and(|other| other.value.card == uplink.value.card)
+    };
     let other = networks.iter().take(index).find(has)?;
     let what = format!("the network `{}` has this card", other.name.value);
     Some(Problem::new(uplink.span.clone(), what, "give each network its own, or make one network of both"))
@@ -151,7 +153,11 @@ fn misfit(networks: &[&str], vms: &[Vm], index: usize, place: usize) -> Option<(
     let same = |other: &&Vm| other.networks.iter().any(|port| is_same(other, port));
     let other = vms.iter().take(index).find(same)?;
     let what = format!("the VM `{}` has the address {} on this network", other.name.value, show_mac(address));
-    Some((what, format!("give another `mac`: {{ network = \"{name}\", mac = \"52:54:00:12:34:56\" }}")))
+    let help = match port.mac {
+        Some(_) => "give this one another `mac`, or leave it out".to_owned(),
+        None => format!("give another `mac`: {{ network = \"{name}\", mac = \"52:54:00:12:34:56\" }}"),
+    };
+    Some((what, help))
 }
 
 /// Makes the ports of the networks among these services, in their order, and finds VMs with too many functions.

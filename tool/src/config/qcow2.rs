@@ -15,9 +15,10 @@ pub const HEADER: usize = 80;
 /// How many bytes are read at once.
 const PIECE: u64 = 1 << 20;
 
-/// Parts of the header, all of them big-endian: offset of the name of its backing file, the disk's size, method of encryption; from version 3
+/// Parts of the header, all of them big-endian: offset of the name of its backing file, bits of a cluster's size, the disk's size, method of encryption; from version 3
 /// on, what nobody may read who does not know it.
 const BACKING: usize = 8;
+const CLUSTER_BITS: usize = 20;
 const SIZE: usize = 24;
 const ENCRYPTION: usize = 32;
 const INCOMPATIBLE: usize = 72;
@@ -34,6 +35,7 @@ const CORRUPT: (&str, &str) = ("is marked as corrupt", "mend it: `qemu-img check
 const ELSEWHERE: (&str, &str) = ("has its data in another file", CONVERT);
 const ENCRYPTED: (&str, &str) = ("is encrypted", CONVERT);
 const BACKED: (&str, &str) = ("is only what differs from another image", CONVERT);
+const CUT: &str = "is cut short: some of its data would be behind its end";
 const CONVERT: &str = "convert it: `qemu-img convert -O qcow2 IMAGE disk.qcow2`";
 
 /// Why an image cannot be read.
@@ -70,7 +72,10 @@ pub struct Contents {
 /// When it is broken, needs what is not there, or contains more.
 pub fn read(path: &Path, head: &[u8], largest: u64, most: u64) -> Result<Contents, Refused> {
     judge(head)?;
-    let file = imago::file::File::try_from(File::open(path)?)?;
+    let file = File::open(path)?;
+    let cluster = 1_u64.checked_shl(field(head, CLUSTER_BITS, 4) as u32).unwrap_or(1);
+    let there = file.metadata()?.len().div_ceil(cluster).saturating_mul(cluster);
+    let file = imago::file::File::try_from(file)?;
     let image = imago::qcow2::Qcow2::<_>::builder(file).open(DenyImplicitOpenGate::default())?;
     let image = FormatAccess::new(image);
     let size = image.size();
@@ -91,6 +96,10 @@ pub fn read(path: &Path, head: &[u8], largest: u64, most: u64) -> Result<Content
         // Whatever the tables say, it comes to an end.
         let end = at + length.clamp(1, PIECE);
         if !matches!(mapping, Mapping::Zero { .. } | Mapping::Eof { .. }) {
+            // What is behind the end of the file would be read as zeros. QEMU may end a file within a cluster.
+            if matches!(mapping, Mapping::Raw { offset, .. } if offset.saturating_add(end - at) > there) {
+                return Err(Refused::Kind(CUT.to_owned(), "copy it again, whole"));
+            }
             if end > most {
                 return Err(Refused::TooLong(end));
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 use turnstile_bundle::{
-    Class, GuestMachine, MAX_FUNCTIONS, MAX_SERVICES, Schedule, ServiceDevice, ServiceSpec, Uplink,
+    Class, GuestMachine, MAX_FUNCTIONS, MAX_NAME, MAX_SERVICES, Schedule, ServiceDevice, ServiceSpec, Uplink,
 };
 
 use super::problem::{Problem, did_you_mean};
@@ -229,7 +229,7 @@ pub fn read(
 ) -> Option<Draft> {
     let header = span.start..span.end.min(span.start + "[[service]]".len());
     let mut reader = Reader::new(table, header.clone(), &KEYS, &[], problems);
-    let name = vm::read_name(&mut reader, "service", "console");
+    let name = vm::read_name(&mut reader, "service", "console", MAX_NAME);
     let program = reader
         .required_string("program", "give \"uart\", or the path of an ELF file")
         .and_then(|text| read_program(&mut reader, &text, surroundings));

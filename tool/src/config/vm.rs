@@ -81,7 +81,7 @@ pub fn read(
     problems: &mut Vec<Problem>,
 ) -> Option<VmDraft> {
     let mut reader = Reader::new(table, header(&span), &keys(isa), guest::others(isa), problems);
-    let name = read_name(&mut reader, "VM", "linux");
+    let name = read_name(&mut reader, "VM", "linux", MAX_NAME);
     let kernel = reader
         .required_string("kernel", "give a path, \"debian:linux\" or \"guest:NAME\"")
         .and_then(|text| read_source(&mut reader, &text, DebianPart::Linux, isa, surroundings));
@@ -135,12 +135,12 @@ fn header(span: &Range<usize>) -> Range<usize> {
     span.start..span.end.min(span.start + "[[vm]]".len())
 }
 
-/// Reads the name of a VM or a service, whichever `of` says.
-pub fn read_name(reader: &mut Reader<'_, '_>, of: &str, example: &str) -> Option<At<String>> {
+/// Reads the name of a VM, a service, a disk or a network, whichever `of` says, which has at most so many characters.
+pub fn read_name(reader: &mut Reader<'_, '_>, of: &str, example: &str, most: usize) -> Option<At<String>> {
     let name = reader.required_string("name", &format!("give the {of} a name, such as \"{example}\""))?;
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if name.value.is_empty() || name.value.len() > MAX_NAME || !name.value.chars().all(allowed) {
-        let help = format!("use 1 to {MAX_NAME} characters of a-z, 0-9 and `-`");
+    if name.value.is_empty() || name.value.len() > most || !name.value.chars().all(allowed) {
+        let help = format!("use 1 to {most} characters of a-z, 0-9 and `-`");
         reader.problem(name.span, format!("`{}` cannot be a {of}'s name", name.value), help);
         return None;
     }

@@ -19,7 +19,7 @@ pub fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
             return Err(Failure::usage(what).help("build the image again, or leave --image out"));
         }
         Leave::Limit(limit) => {
-            let what = format!("stopped: the machine has run for its {} s", limit.as_secs());
+            let what = format!("stopped: the machine has run for its {} s", limit.as_secs_f64());
             return Err(Failure::failed(what).help("use a larger --timeout, or none"));
         }
         Leave::MachineEnded => {}
@@ -48,6 +48,10 @@ pub fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
 fn advice(messages: &str) -> &'static str {
     if messages.contains("Cannot allocate memory") {
         "this computer has too little memory for the machine: lower `memory` in its description"
+    } else if messages.contains("Is another process using the image") {
+        "another machine has this disk: stop it (`turnstile ls` lists those that run), or give this one a file of its own"
+    } else if messages.contains("Could not set up host forwarding rule") {
+        "a program of this computer has that port, or only root may have it (below 1024): give --forward another one"
     } else if messages.trim().is_empty() {
         "`turnstile doctor` checks this machine"
     } else {
@@ -71,6 +75,11 @@ mod tests {
     #[test]
     fn advice_fits_what_qemu_said() {
         assert!(!advice("\n").contains("lines above"));
+        let text = "qemu: -device nvme,drive=nvme0: Failed to get \"write\" lock\nIs another process using the image [a.img]?\n";
+        assert!(advice(text).contains("`turnstile ls` lists"));
+        let text =
+            "qemu: -netdev user,id=net0: Could not set up host forwarding rule 'tcp:127.0.0.1:80-:22'\n";
+        assert!(advice(text).contains("give --forward another one"));
         assert!(advice("qemu: it is broken\n").contains("lines above"));
         let text = "qemu: cannot set up guest memory 'mach-virt.ram': Cannot allocate memory\n";
         assert!(advice(text).contains("lower `memory`"));

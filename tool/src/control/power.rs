@@ -37,14 +37,14 @@ pub fn stop(layout: &Layout, options: &cli::OfMachine) -> Result<()> {
 
 /// `kill-service`
 pub fn kill_service(layout: &Layout, options: &cli::KillService) -> Result<()> {
-    let mut client = find(layout, Some(&options.machine), "by its whole name or its process")?;
+    let mut client = find(layout, Some(&options.machine), "by its whole name or its process number")?;
     let request = Request::KillService { service: options.service.clone() };
     client.ask::<()>(&request)?.ok_or_else(|| ended(&client))
 }
 
 /// `balloon`
 pub fn balloon(layout: &Layout, options: &cli::Balloon) -> Result<()> {
-    let mut client = find(layout, Some(&options.machine), "by its whole name or its process")?;
+    let mut client = find(layout, Some(&options.machine), "by its whole name or its process number")?;
     let request = Request::Balloon { vm: options.vm.clone(), bytes: options.size };
     client.ask::<()>(&request)?.ok_or_else(|| ended(&client))
 }
@@ -73,7 +73,7 @@ fn command(
     request: &Request,
     done: fn(&Vm, &Vm) -> bool,
 ) -> Result<()> {
-    let mut client = find(layout, Some(&options.machine), "by its whole name or its process")?;
+    let mut client = find(layout, Some(&options.machine), "by its whole name or its process number")?;
     let Some(before) = vms(&mut client)? else { return Err(ended(&client)) };
     let answered = client.ask::<()>(request)?.is_some();
     match request {

@@ -3,7 +3,6 @@
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +11,7 @@ use std::sync::mpsc::Sender;
 use super::connection::serve;
 use super::says::Says;
 use crate::control::names::full_name;
+use crate::control::server;
 use crate::failure::{Context, Result};
 use crate::session::PortOf;
 
@@ -81,8 +81,7 @@ fn listen<E: Send + 'static>(
     sender: Sender<E>,
     wrap: fn(Says) -> E,
 ) -> Result<()> {
-    let listener =
-        UnixListener::bind(path).context(|| format!("cannot offer a port at {}", path.display()))?;
+    let listener = server::listen(path, || format!("cannot offer a port at {}", path.display()))?;
     let ids = Arc::clone(ids);
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(std::result::Result::ok) {

@@ -98,7 +98,8 @@ impl Boot {
     }
 
     /// The arguments that add a disk controller, behind all cards. What a guest flushes is in the file then, whatever becomes of QEMU or of this
-    /// computer: with `writeback`, QEMU asks the computer for that when it is flushed, and not before.
+    /// computer: with `writeback`, QEMU asks the computer for that when it is flushed, and not before. What this computer cannot read or write is
+    /// an error for the guest: without `report`, QEMU would stop the whole machine when a file has no room, and say nothing.
     pub(super) fn drive(&self, at: usize, Drive { kind, number, behind }: &Drive) -> Vec<String> {
         let id = format!("{kind}{number}");
         let (drive, serial) = match behind {
@@ -117,7 +118,9 @@ impl Boot {
             DriveKind::Nvme => format!("nvme,drive={id},serial={serial}"),
             DriveKind::Virtio => {
                 let behind = if self.iommu { BEHIND_IOMMU } else { "" };
-                format!("virtio-blk-pci,drive={id},serial={serial},disable-legacy=on{behind}")
+                format!(
+                    "virtio-blk-pci,drive={id},serial={serial},disable-legacy=on,werror=report,rerror=report{behind}"
+                )
             }
         };
         let mut arguments = self.place(self.cards.len() + at, &mut device);

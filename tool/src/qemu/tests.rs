@@ -103,7 +103,8 @@ fn disks_are_behind_controllers_and_a_flush_reaches_their_files() {
         "-drive if=none,id=nvme1,format=raw,cache=writeback,file=a,,b.img ",
         "-device nvme,drive=nvme1,serial=root ",
         "-drive if=none,id=virtio0,format=qcow2,cache=writeback,readonly=on,file=c.qcow2 ",
-        "-device virtio-blk-pci,drive=virtio0,serial=root,disable-legacy=on ",
+        // Without these, QEMU stops the whole machine when there is no room for a file.
+        "-device virtio-blk-pci,drive=virtio0,serial=root,disable-legacy=on,werror=report,rerror=report ",
     ];
     let places: Vec<_> = all.iter().map(|words| shown.find(words).expect(words)).collect();
     assert!(places.is_sorted(), "numbers are those of PCI addresses: {shown}");
@@ -113,7 +114,8 @@ fn disks_are_behind_controllers_and_a_flush_reaches_their_files() {
     assert!(shown.contains("dtb-randomness=off,iommu=smmuv3 "), "{shown}");
     let behind = "disable-legacy=on,iommu_platform=on ";
     assert!(shown.contains(&format!("-device virtio-net-pci,netdev=net0,romfile=,{behind}")), "{shown}");
-    assert!(shown.contains(&format!("-device virtio-blk-pci,drive=virtio0,serial=root,{behind}")), "{shown}");
+    let disk = "virtio-blk-pci,drive=virtio0,serial=root,disable-legacy=on,werror=report,rerror=report";
+    assert!(shown.contains(&format!("-device {disk},iommu_platform=on ")), "{shown}");
     assert!(shown.contains("-device nvme,drive=nvme0,serial=none "), "it has no say: {shown}");
     boot.board = Board::Q35;
     let shown = boot.shown(Path::new("qemu"));

@@ -127,3 +127,15 @@ fn broken_images_do_no_harm() {
         let _ = read_bytes(&good[..length]);
     }
 }
+
+#[test]
+fn one_that_is_cut_short_is_not_read_as_zeros() {
+    assert!(refusal(|image| image.truncate(DATA * CLUSTER)).contains("is cut short"));
+    let mut image = image(3);
+    // QEMU may end a file within its last cluster.
+    image.truncate(COMPRESSED * CLUSTER);
+    image[L2 * CLUSTER + 8 * 3..][..8].fill(0);
+    image.truncate(DATA * CLUSTER + 1024);
+    let contents = read_bytes(&image).unwrap();
+    assert_eq!(contents.bytes[CLUSTER..][..1025], [&[0xda; 1024][..], &[0]].concat());
+}

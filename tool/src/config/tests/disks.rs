@@ -52,6 +52,7 @@ fn a_disk_may_have_debians_image() {
     assert_eq!(config.disks[0].image.as_ref().unwrap().value, DiskSource::File("dir/./debian:server".into()));
     let (place, what) = ("\"debian:desktop\"", "there is no disk image `debian:desktop`");
     expect(&with("\"root\"", &disk("debian:desktop")), &[(place, what, "\"debian:server\" or a path")]);
+    expect(&with("\"root\"", &disk("")), &[("\"\"", "`image` is empty", "leave `image` out")]);
 }
 
 #[test]
@@ -116,7 +117,10 @@ fn mistakes_in_disks_are_shown() {
     expect(&with(root, &ROOT.replace("1GiB", "1TiB")), &[("\"1TiB\"", "too large", "256GiB")]);
     expect(&with(root, &format!("{ROOT}time-limit = \"2s\"\n")), &[("\"2s\"", "cannot have", "100us to 1s")]);
     let long = "\"seventeen-letters\"";
-    expect(&with(long, &ROOT.replace(root, long)), &[(long, "cannot have 17 characters", "at most 16")]);
+    expect(
+        &with(long, &ROOT.replace(root, long)),
+        &[(long, "cannot be a disk's name", "use 1 to 16 characters")],
+    );
     expect(&with("\"rot\"", ""), &[("\"rot\"", "there is no disk `rot`", "describe it: [[disk]]")]);
     expect(
         &with("\"root\", \"rot\"", ROOT),

@@ -94,6 +94,8 @@ fn an_uplink_is_a_card_of_the_machine() {
     let same = other.replace("net2", "net0");
     let text = with("\"lan\", \"other\"", &format!("{LAN}{}{same}", uplink("net0")));
     expect(&text, &[("\"net0\"", "the network `lan` has this card", "give each network its own")]);
+    let trusted = text.replacen("trusted = true\n", "", 1);
+    expect(&trusted, &[("\"net0\"", "the network `lan` has this card", "give each network its own")]);
     let what = "no network card of the board `rpi4` can be used";
     let text = format!("[machine]\nboard = \"rpi4\"\n{}", lan(&uplink("net0")));
     expect(&text, &[("\"net0\"", what, "choose another board")]);
@@ -183,7 +185,7 @@ fn mistakes_in_ports_are_shown() {
 fn addresses_are_unique_in_a_network() {
     let mac = "networks = [{ network = \"lan\", mac = \"02:00:00:00:00:01\" }]";
     let what = "the VM `a` has the address 02:00:00:00:00:01 on this network";
-    expect(&format!("{}{LAN}", vms(&[mac, mac])), &[("\"lan\"", what, "another `mac`")]);
+    expect(&format!("{}{LAN}", vms(&[mac, mac])), &[("\"lan\"", what, "another `mac`, or leave it out")]);
     let other = mac.replace("lan", "wan");
     let apart = format!("{}{LAN}{}", vms(&[mac, &other]), LAN.replace("lan", "wan"));
     assert!(parse_text(&apart).is_ok());
