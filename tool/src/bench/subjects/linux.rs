@@ -149,12 +149,12 @@ mod tests {
 
     #[test]
     fn guests_are_told_as_those_of_the_others() {
-        let (operations, guests) = guests(row(Isa::Arm64, "packet"), 1024);
-        assert_eq!((operations, guests.len()), (1024, 2));
+        let (operations, guests) = guests(row(Isa::Arm64, "packet"), 65_536);
+        assert_eq!((operations, guests.len()), (4096, 2));
         assert!(guests[1].told[1].starts_with("answer-packet ") && guests[1].append.ends_with("10.0.0.2/24"));
-        let (operations, guests) = super::guests(row(Isa::Arm64, "disk-batch"), 1024);
-        assert_eq!((operations, guests.len()), (64, 1));
-        assert_eq!(guests[0].told[0], "disk-batch 0000000064\n");
+        let (operations, guests) = super::guests(row(Isa::Arm64, "disk-batch"), 65_536);
+        assert_eq!((operations, guests.len()), (256, 1));
+        assert_eq!(guests[0].told[0], "disk-batch 0000000256\n");
     }
 
     #[test]
