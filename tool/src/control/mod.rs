@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `protocol`, `event`, `state` | what is said on the socket: requests and answers, what happens, what a machine is |
 //! | `server`, `outbox` | the socket of a machine: its clients, and the lines on their way to them |
+//! | `socket` | makes sockets, also those of ports |
 //! | `hub`, `told`, `waiting`, `ring` | what is known of a machine and told to those who ask; commands under way; who waits for figures of memory; the end of a console |
 //! | `client`, `find`, `names` | connections to a machine, and which machine is meant |
 //! | `list`, `power` | the commands `ls`; `start`, `stop`, `restart` (`console` and `logs` are in `console/remote.rs`) |
@@ -24,6 +25,7 @@ pub mod power;
 pub mod protocol;
 pub mod ring;
 pub mod server;
+pub mod socket;
 pub mod state;
 pub mod told;
 pub mod waiting;

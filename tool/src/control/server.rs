@@ -4,9 +4,9 @@
 //! Each client has two threads. The main loop waits for neither: answers and events go into the client's outbox.
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -15,12 +15,11 @@ use super::find::remove_abandoned;
 use super::names::full_name;
 use super::outbox::Outbox;
 use super::protocol::{Answer, Greeting, Kind, MAX_LINE, Refusal, Request, VERSION};
-use crate::failure::{Context, Failure, Result};
+use super::socket;
+use crate::failure::{Context, Result};
 
 /// How many clients a machine has at most.
 const MAX_CLIENTS: usize = 64;
-/// How long the path of a socket may be: Linux has room for one byte more, the last of which is zero.
-const MAX_PATH: usize = 107;
 
 /// A socket that is offered; dropping it takes it away.
 pub struct Offer(PathBuf);
@@ -67,21 +66,6 @@ fn refusal(kind: Kind, what: impl Into<String>) -> String {
     text_of(&Answer::Error(Refusal { kind, what: what.into(), vms: Vec::new() }))
 }
 
-/// Makes a socket. If that fails, `doing` begins the message.
-pub fn listen(path: &Path, doing: impl FnOnce() -> String) -> Result<UnixListener> {
-    UnixListener::bind(path).map_err(|error| {
-        let failure = Failure::failed(format!("{}: {error}", doing()));
-        // The standard library finds that a path is too long.
-        if error.kind() != io::ErrorKind::InvalidInput {
-            return failure;
-        }
-        let length = path.as_os_str().len();
-        failure.help(format!(
-            "a socket's path has at most {MAX_PATH} bytes, and this one {length}: use shorter names, or set XDG_RUNTIME_DIR to a folder with a shorter path"
-        ))
-    })
-}
-
 impl Offer {
     /// Offers control of the machine `name`. What is asked is handed to `sender`.
     pub fn open<E>(folder: &Path, name: &str, sender: Sender<E>, wrap: fn(Asked) -> E) -> Result<Offer>
@@ -95,7 +79,7 @@ impl Offer {
         // One that was there already may be open to others, or not be the user's own: then this fails.
         fs::set_permissions(folder, Permissions::from_mode(0o700)).context(what)?;
         remove_abandoned(&path);
-        let listener = listen(&path, what)?;
+        let listener = socket::listen(&path, what)?;
         let greeting = Greeting { control: VERSION, tool: env!("CARGO_PKG_VERSION").to_owned(), machine };
         let greeting = serde_json::to_string(&greeting).unwrap_or_default();
         std::thread::spawn(move || {
@@ -188,6 +172,7 @@ fn take_request<E>(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
     use std::sync::mpsc::Receiver;
     use std::time::Duration;
 
@@ -237,23 +222,6 @@ mod tests {
         let (sender, _asked) = channel();
         let another = Offer::open(folder.path(), "m", sender, |asked: Asked| asked);
         assert!(another.is_err(), "one that lives is not");
-    }
-
-    #[test]
-    fn a_path_that_is_too_long_is_told_with_what_helps() {
-        let folder = tempfile::TempDir::new().unwrap();
-        let of = |length: usize| {
-            let path = folder.path().join("s".repeat(length - folder.path().as_os_str().len() - 1));
-            listen(&path, || "cannot offer it".to_owned()).map(drop).map_err(|failure| failure.to_string())
-        };
-        assert_eq!(of(MAX_PATH), Ok(()));
-        let failure = of(MAX_PATH + 1).unwrap_err();
-        assert!(
-            failure.contains("cannot offer it: ") && failure.contains("107 bytes, and this one 108"),
-            "{failure}"
-        );
-        assert!(failure.contains("XDG_RUNTIME_DIR"), "{failure}");
-        assert!(!of(MAX_PATH).unwrap_err().contains("bytes"), "it is there already");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::mpsc::Sender;
 use super::connection::serve;
 use super::says::Says;
 use crate::control::names::full_name;
-use crate::control::server;
+use crate::control::socket;
 use crate::failure::{Context, Result};
 use crate::session::PortOf;
 
@@ -81,7 +81,7 @@ fn listen<E: Send + 'static>(
     sender: Sender<E>,
     wrap: fn(Says) -> E,
 ) -> Result<()> {
-    let listener = server::listen(path, || format!("cannot offer a port at {}", path.display()))?;
+    let listener = socket::listen(path, || format!("cannot offer a port at {}", path.display()))?;
     let ids = Arc::clone(ids);
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(std::result::Result::ok) {
