@@ -210,6 +210,15 @@ impl Outside for Hosted {
         self.released.lock().clear();
     }
 
+    fn shut_out(&self, members: u64) {
+        for (_, member) in self.members.iter().enumerate().filter(|(number, _)| members >> number & 1 != 0) {
+            line::report(format_args!(
+                "service {}: does without VM {} for a while, and longer each time: it crashes on what that asks of it",
+                self.name, member.vm.name
+            ));
+        }
+    }
+
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
         line::report(format_args!("{report}\nservice {}: crash {number}", self.name));
         self.introduce();

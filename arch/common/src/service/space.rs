@@ -292,6 +292,8 @@ pub trait Outside: Sync {
     }
     /// That guest uses again what of these has not gone: it stays.
     fn keep(&self) {}
+    /// The service goes on without these members for a while, a bit for each, and from now on for longer each time: they crash it again and again.
+    fn shut_out(&self, _members: u64) {}
     /// The service has crashed, for the `number`th time, and is started anew.
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>);
 }

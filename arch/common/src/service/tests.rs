@@ -272,6 +272,10 @@ impl Outside for World {
         self.say("keep".to_string());
     }
 
+    fn shut_out(&self, members: u64) {
+        self.say(format!("shut out {members:x}"));
+    }
+
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
         self.say(format!("{number}: {}", report.to_string().replace('\n', ", ")));
     }

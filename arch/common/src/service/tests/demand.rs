@@ -541,3 +541,21 @@ fn a_card_interrupts_again_while_a_member_is_absent() {
     unsafe { service.post(Pending::INTERRUPT, &mut Wanted(0)) };
     assert_eq!((said(world), service.begins.load(Ordering::Relaxed)), (vec!["unmask".to_string()], CHANGED));
 }
+
+#[test]
+fn who_finds_the_pool_empty_again_and_again_is_absent_for_longer_each_time() {
+    let (service, world) = shared_pool();
+    let mut until = NOW.get();
+    for wait in [20, 40, 80, 160, 320, 640, 1000, 1000] {
+        ring_dry(&service, world, 0);
+        until += wait * 1_000_000;
+        assert_eq!(said(world).last().unwrap(), &format!("alarm {until}"));
+        NOW.set(until);
+        access_of(&service, 0);
+    }
+    // The pool has a block for it.
+    service.space.steps.lock().unwrap().push_back(Step::Miss(0x2_1000));
+    access_of(&service, 1);
+    ring_dry(&service, world, 0);
+    assert_eq!(said(world).last().unwrap(), &format!("alarm {}", until + 20_000_000));
+}
