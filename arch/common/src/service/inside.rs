@@ -18,6 +18,16 @@ const ABSENT: Answer = Answer { value: u64::MAX, lines: 0, count: 0, words: [0; 
 /// How often an event is handed to a service that crashes on it.
 const TRIES: u32 = 2;
 
+/// Returns the event as it is at another time, if it says the time.
+const fn at(mut event: Event, now: u64) -> Event {
+    match event.kind() {
+        Some(Kind::Doorbell) => event.0[2] = now,
+        Some(Kind::Alarm | Kind::Interrupt) => event.0[1] = now,
+        _ => {}
+    }
+    event
+}
+
 impl<S: Space> Service<S> {
     /// Handles what waits, and leaves. What has come meanwhile is left for later: who rings without end, or a service that asks for more
     /// and more, keeps nobody from this CPU, and the gate closed for nobody.
@@ -210,6 +220,8 @@ impl<S: Space> Service<S> {
             if tries == 0 {
                 return self.abandon(event, meanwhile);
             }
+            // The first attempt, and to begin anew, have taken their time, which is not this one's.
+            let event = &at(*event, S::now());
             // SAFETY: the caller's promise.
             match unsafe { self.attempt(event, None, meanwhile) } {
                 Ok(answer) => {
