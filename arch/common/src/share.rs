@@ -78,13 +78,13 @@ impl Share {
 
     /// Takes a block, as [`Pool::take`] does.
     pub(crate) fn take(self) -> Option<u64> {
-        let block = self.pool.take();
-        self.taken.blocks.fetch_add(block.is_some().into(), Ordering::Relaxed);
-        match block {
-            Some(_) => self.taken.waits.store(false, Ordering::Relaxed),
-            None => self.taken.begin_wait(),
-        }
-        block
+        let Some(block) = self.pool.take() else {
+            self.taken.begin_wait();
+            return None;
+        };
+        self.taken.blocks.fetch_add(1, Ordering::Relaxed);
+        self.taken.waits.store(false, Ordering::Relaxed);
+        Some(block)
     }
 
     /// Gives a block back, as [`Pool::give`] does.

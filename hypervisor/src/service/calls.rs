@@ -18,7 +18,7 @@ use crate::arch::service::{Outside, Touch, Typed};
 use crate::arch::time;
 use crate::driven;
 use crate::line;
-use crate::machine::{self, Site};
+use crate::machine::{self, Site, shared};
 
 /// How long after now an alarm goes off at the earliest, in nanoseconds: one that is set whenever it has gone off leaves nearly all
 /// time to its guest, and to others on that CPU.
@@ -193,6 +193,10 @@ impl Outside for Hosted {
             return Err(Touch::Dry);
         }
         vm.reach(address)
+    }
+
+    fn has_memory(&self, member: usize) -> bool {
+        self.members.get(member).is_some_and(|member| member.vm.is_pooled()) && shared::pool_has_memory()
     }
 
     fn give_up(&self, guest: Range<u64>) -> Option<u64> {

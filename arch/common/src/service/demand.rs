@@ -187,9 +187,30 @@ impl<S: Space> Service<S> {
     /// Returns when the member is back whose guest waits for the answer to this event; `None` if it is there.
     pub(super) fn returns_at(&self, event: &Event) -> Option<u64> {
         let awaited = awaited(event);
-        let until =
-            |(number, member): (usize, &Member)| member.absent_until().filter(|_| awaited >> number & 1 != 0);
+        let until = |(number, member): (usize, &Member)| {
+            member
+                .absent_until()
+                .filter(|_| awaited >> number & 1 != 0 && !self.may_be_supplied(number, member))
+        };
         self.members.lock().iter().enumerate().find_map(until)
+    }
+
+    /// Returns the members that come back at once for what they ask of the service or have rung, a bit for each: those that have waited for memory
+    /// that the pool has now. To come back costs it a block then, and the others nothing.
+    pub(super) fn supplied_for(&self, event: &Event) -> u64 {
+        if !is_access(event) && event.kind() != Some(Kind::Doorbell) {
+            return 0;
+        }
+        let senders = senders(event);
+        let comes = |(number, member): &(usize, &Member)| {
+            senders >> number & 1 != 0 && self.may_be_supplied(*number, member)
+        };
+        self.members.lock().iter().enumerate().filter(comes).fold(0, |all, (number, _)| all | 1 << number)
+    }
+
+    /// Says whether a member waits for memory that the pool has.
+    fn may_be_supplied(&self, number: usize, member: &Member) -> bool {
+        member.waits_for_memory() && self.outside.has_memory(number)
     }
 
     /// Has members come back of which it is time, and others at once, a bit for each.

@@ -185,7 +185,7 @@ impl<S: Space> Service<S> {
             return false;
         }
         // Once for each event: who comes back while that is tried again may be the reason again, without end.
-        self.admit(S::now(), 0);
+        self.admit(S::now(), self.supplied_for(event));
         if event.kind() == Some(Kind::Alarm) {
             self.remind();
         }

@@ -50,6 +50,8 @@ pub(super) struct Member {
     is_kept: bool,
     /// The program is not to know of it before this time, in nanoseconds, because the pool had no memory for it, or it has crashed the program too often.
     absent_until: Option<u64>,
+    /// It is the pool that it waits for.
+    waits_for_memory: bool,
     /// How long the program does without it when the pool has no memory for it.
     starved: Backoff,
     /// The same when it has crashed the program. Its next life does not begin without that.
@@ -72,7 +74,19 @@ impl Member {
         let reached = Reached { windows: Vec::new(), storage: None };
         let (starved, crashes) = (Backoff::new(0), Backoff::new(FORGIVEN));
         let (told, is_kept, absent_until) = (0, false, None);
-        Self { port, reached, life: lives, lives, told, is_kept, absent_until, starved, crashes }
+        let waits_for_memory = false;
+        Self {
+            port,
+            reached,
+            life: lives,
+            lives,
+            told,
+            is_kept,
+            absent_until,
+            waits_for_memory,
+            starved,
+            crashes,
+        }
     }
 
     /// A new life begins, with this memory.
@@ -90,6 +104,7 @@ impl Member {
     /// The pool has no memory for it: the program does without it for a while.
     pub fn starve(&mut self, now: u64) {
         self.absent_until = Some(now.saturating_add(self.starved.next(now)));
+        self.waits_for_memory = true;
     }
 
     /// The pool had memory for it.
@@ -102,6 +117,7 @@ impl Member {
         let wait = self.crashes.next(now);
         if wait != 0 {
             self.absent_until = Some(now.saturating_add(wait));
+            self.waits_for_memory = false;
         }
         wait == FIRST
     }
@@ -116,6 +132,11 @@ impl Member {
     /// Returns until when the program does without it.
     pub const fn absent_until(&self) -> Option<u64> {
         self.absent_until
+    }
+
+    /// Says whether the program does without it until the pool has memory.
+    pub const fn waits_for_memory(&self) -> bool {
+        self.is_absent() && self.waits_for_memory
     }
 
     /// Says whether the program does without it.

@@ -161,6 +161,8 @@ struct World {
     /// The terminal's size, and whether it is news.
     size: AtomicU64,
     is_resized: AtomicBool,
+    /// Whether the pool has a block.
+    has_memory: AtomicBool,
     /// What becomes of touches.
     touched: Mutex<VecDeque<Touch>>,
 }
@@ -261,6 +263,10 @@ impl Outside for World {
     fn touch(&self, member: usize, address: u64) -> Result<u64, Touch> {
         self.say(format!("touch {member}: {address:x}"));
         self.touched.lock().unwrap().pop_front().map_or(Ok(BLOCK_HOST), Err)
+    }
+
+    fn has_memory(&self, _: usize) -> bool {
+        self.has_memory.load(Ordering::Relaxed)
     }
 
     fn give_up(&self, guest: Range<u64>) -> Option<u64> {
