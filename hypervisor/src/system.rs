@@ -372,6 +372,10 @@ impl CommonMonitor<Vm> for System {
         }
     }
 
+    fn short_of_memory(&self, vm: &'static Vm, number: u32) {
+        line::report(format_args!("VM {} waits for memory: the pool is empty (wait {number})", vm.name));
+    }
+
     fn stopped(&self, vm: &'static Vm, stop: Stop) {
         let Some(guest) = self.guest(vm) else { return };
         if guest.stopped(stop) {

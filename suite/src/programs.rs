@@ -67,7 +67,13 @@ pub fn restarts_from_pool(isa: Isa, memory: &str, pool: &str) -> Scenario {
     Scenario::at(isa, "restart/from-pool", config, steps).limit(300).judge(|record| {
         match [0, 1].into_iter().find(|vm| record.console(*vm).contains("@error")) {
             Some(vm) => Err(format!("memory that VM {vm} touched first was not zero")),
-            None => has_memory_of_pool(record),
+            None => {
+                has_memory_of_pool(record)?;
+                match record.text.contains("waits for memory: the pool is empty (wait 1)") {
+                    true => Ok(()),
+                    false => Err("the log does not say that a VM waits for memory".to_owned()),
+                }
+            }
         }
     })
 }

@@ -22,6 +22,8 @@ pub trait CommonMonitor<V: 'static>: Sync {
     fn paused(&self, vm: &'static V);
     /// A vCPU of `vm`, on its own CPU, has waited for the end of a pause, and goes on: what devices were to do meanwhile is done.
     fn resumed(&self, vm: &'static V);
+    /// The pool has no memory for `vm`, which waits, for the `number`th time: says so.
+    fn short_of_memory(&self, vm: &'static V, number: u32);
 }
 
 /// Who is asked as long as there is no hypervisor: it has no devices, and nothing to do.
@@ -48,4 +50,6 @@ impl<V: 'static> CommonMonitor<V> for Nobody {
     fn paused(&self, _: &'static V) {}
 
     fn resumed(&self, _: &'static V) {}
+
+    fn short_of_memory(&self, _: &'static V, _: u32) {}
 }

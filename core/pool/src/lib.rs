@@ -103,6 +103,11 @@ impl Pool {
         self.free.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 
+    /// Says whether one was free when it was looked at.
+    pub fn has_free(&self) -> bool {
+        self.free.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
     /// Returns how many bytes are free, counted as [`Pool::free`] does.
     pub fn free_bytes(&self) -> u64 {
         self.free() as u64 * self.block

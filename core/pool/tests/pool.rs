@@ -34,6 +34,7 @@ fn what_is_no_block_of_the_pool_is_refused() {
         assert!(!pool.give(other), "{other:#x}");
     }
     assert_eq!(pool.free(), 0);
+    assert!(!pool.has_free());
 }
 
 proptest! {
@@ -52,6 +53,7 @@ proptest! {
                 prop_assert!(pool.give(block));
             }
             prop_assert_eq!(pool.free(), 130 - taken.len());
+            prop_assert_eq!(pool.has_free(), taken.len() < 130);
             prop_assert_eq!(pool.free_bytes() + taken.len() as u64 * BLOCK, pool.bytes());
         }
     }

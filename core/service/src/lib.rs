@@ -7,6 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`abi`] | events, calls, and the registers they are in |
+//! | [`backoff`] | how long a shared service does without a member that has it begin anew again and again |
 //! | [`drive`] | what the program that drives a disk controller gets to know of the disk |
 //! | [`gate`] | who is inside, and what waits: one word |
 //! | [`image`] | the format of a service's program |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod backoff;
 pub mod drive;
 pub mod gate;
 pub mod image;

@@ -36,6 +36,11 @@ pub fn pool_bytes() -> Option<(u64, u64)> {
     POOL.get().map(|pool| (pool.bytes(), pool.free_bytes()))
 }
 
+/// Says whether the machine's pool has a block now.
+pub fn pool_has_memory() -> bool {
+    POOL.get().is_some_and(|pool| pool.has_free())
+}
+
 /// Where the memory of a VM comes from.
 pub fn backing(vm: &'static Vm, spec: &VmSpec<'_>) -> Backing {
     match spec.mapping {

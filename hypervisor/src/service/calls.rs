@@ -18,7 +18,7 @@ use crate::arch::service::{Outside, Touch, Typed};
 use crate::arch::time;
 use crate::driven;
 use crate::line;
-use crate::machine::{self, Site};
+use crate::machine::{self, Site, shared};
 
 /// How long after now an alarm goes off at the earliest, in nanoseconds: one that is set whenever it has gone off leaves nearly all
 /// time to its guest, and to others on that CPU.
@@ -195,6 +195,10 @@ impl Outside for Hosted {
         vm.reach(address)
     }
 
+    fn has_memory(&self, member: usize) -> bool {
+        self.members.get(member).is_some_and(|member| member.vm.is_pooled()) && shared::pool_has_memory()
+    }
+
     fn give_up(&self, guest: Range<u64>) -> Option<u64> {
         let vm = self.owner().filter(|vm| vm.is_pooled())?;
         let mut released = self.released.lock();
@@ -208,6 +212,15 @@ impl Outside for Hosted {
 
     fn keep(&self) {
         self.released.lock().clear();
+    }
+
+    fn shut_out(&self, members: u64) {
+        for (_, member) in self.members.iter().enumerate().filter(|(number, _)| members >> number & 1 != 0) {
+            line::report(format_args!(
+                "service {}: does without VM {} for a while, and longer each time: it crashes on what that asks of it",
+                self.name, member.vm.name
+            ));
+        }
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

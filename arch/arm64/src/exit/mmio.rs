@@ -5,6 +5,7 @@
 use turnstile_arch_common::demand::Touch;
 use turnstile_exitstat::Event;
 use turnstile_vgic::Outcome;
+use turnstile_vm::attention::Reasons;
 
 use super::decode::{Decoded, FAULT, FAULT_TRANSLATION, ISV, S1PTW, SAS, SAS_WORD, SSE, WNR, fault_address};
 use super::inject::{self, Abort};
@@ -189,6 +190,10 @@ fn touch_pooled(vcpu: &Vcpu, iss: u32) -> bool {
     }
     let touched = vcpu.vm.demand.touch_pooled(fault_address());
     if touched == Touch::Dry {
+        if vcpu.vm.taken.has_news() {
+            // It is said before the guest goes on.
+            vcpu.attention.raise(Reasons::SERVICE);
+        }
         relax();
     }
     count(vcpu, touched)

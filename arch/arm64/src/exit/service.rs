@@ -196,10 +196,13 @@ pub(super) fn data_abort<G: Gic>(
     true
 }
 
-/// Lets the services of the vCPU's VM handle what came for them from elsewhere.
+/// Lets the services of the vCPU's VM handle what came for them from elsewhere. Before that it is said that the VM waits for memory, if it does.
 #[cold]
 #[inline(never)]
 pub(super) fn look<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned) {
+    if let Some(number) = vcpu.vm.taken.take_news() {
+        monitor().short_of_memory(vcpu.vm, number);
+    }
     let Some(services) = vcpu.vm.services() else { return };
     let mut meanwhile = Inside::<G>::new(vcpu, owned);
     for service in &services.all {

@@ -182,6 +182,7 @@ impl<S: Space> Service<S> {
             if is_blamed {
                 self.blame(event);
             }
+            self.strike_for(crash, event);
             crash
         })
     }

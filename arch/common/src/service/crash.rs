@@ -4,6 +4,9 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
+use turnstile_service::abi::Event;
+
+use super::members::senders;
 use super::{ANEW, CHANGED, Left, RUNS, Service, Space};
 
 /// Why a service is started anew.
@@ -33,6 +36,14 @@ impl fmt::Display for Crash {
 const REPORTED: u32 = 8;
 
 impl<S: Space> Service<S> {
+    /// A crash on an event counts against those whose event it is, unless nobody is to blame.
+    #[cold]
+    pub(super) fn strike_for(&self, crash: Crash, event: &Event) {
+        if !matches!(crash, Crash::Killed | Crash::Starved) {
+            self.strike(senders(event));
+        }
+    }
+
     /// Counts and reports a crash; the service begins anew when it is entered next.
     #[cold]
     pub(super) fn crash(&self, crash: Crash, left: Left) {

@@ -7,6 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use turnstile_service::abi::{self, Event, Kind};
+use turnstile_service::backoff::FIRST;
 use turnstile_service::gate::Pending;
 
 use super::crash::Crash;
@@ -44,7 +45,10 @@ impl<S: Space> Service<S> {
             }
             Err(_) => Ok(()),
             // SAFETY: as above; it is cleared, because it is mapped for the guest.
-            Ok(host) if unsafe { self.space.supply(&window, offset, host) } => Ok(()),
+            Ok(host) if unsafe { self.space.supply(&window, offset, host) } => {
+                self.change_quietly(member, Member::be_supplied);
+                Ok(())
+            }
             Ok(_) => Err(Crash::Fault),
         }
     }
@@ -89,9 +93,32 @@ impl<S: Space> Service<S> {
     fn do_without(&self, member: usize) {
         if self.is_shared {
             let now = S::now();
-            self.members.lock().get_mut(member).into_iter().for_each(|member| member.be_absent(now));
+            self.change_quietly(member, |member| member.starve(now));
             self.remind();
         }
+    }
+
+    /// Changes a member in a way of which the program is not told.
+    fn change_quietly(&self, member: usize, change: impl FnOnce(&mut Member)) {
+        self.members.lock().get_mut(member).map(change);
+    }
+
+    /// The program has crashed on an event of these members, a bit for each. If it is shared it goes on without those that have made it crash too often.
+    #[cold]
+    pub(super) fn strike(&self, members: u64) {
+        if !self.is_shared {
+            return;
+        }
+        let now = S::now();
+        let mut begins = 0;
+        for (number, member) in self.members.lock().iter_mut().enumerate() {
+            let is_struck = members >> number & 1 != 0 && self.is_present(number as u64);
+            begins |= u64::from(is_struck && member.strike(now)) << number;
+        }
+        if begins != 0 {
+            self.outside.shut_out(begins);
+        }
+        self.remind();
     }
 
     /// Has somebody look when a member comes back, if one is absent: its guest may do nothing but wait. The program's own alarm is
@@ -124,14 +151,23 @@ impl<S: Space> Service<S> {
     }
 
     /// Waits outside until the member is back whose guest waits for the answer to this event, and comes in again: so nobody has the service begin anew more
-    /// often than that. The service's own CPU waits for nobody: who [asks](Service::ask) it has waited.
+    /// often than that. False if that takes so long that the CPU is not to be kept from others meanwhile. The service's own CPU waits for nobody: who
+    /// [asks](Service::ask) it has waited.
     #[cold]
-    pub(super) fn await_return(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
-        let Some(until) = self.returns_at(event).filter(|_| !self.has_own_cpu()) else { return };
+    pub(super) fn await_return(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> bool {
+        let now = S::now();
+        let Some(until) = self.returns_at(event).filter(|until| now < *until) else { return true };
+        if until - now > FIRST {
+            return false;
+        }
+        if self.has_own_cpu() {
+            return true;
+        }
         self.leave(meanwhile);
         while S::now() < until || !self.gate.enter() {
             meanwhile.wait();
         }
+        true
     }
 
     /// Waits for the same before it asks the service's own CPU, and keeps nobody else from asking meanwhile.
@@ -139,7 +175,8 @@ impl<S: Space> Service<S> {
     #[inline(never)] // Others are not to pay for it.
     pub(super) fn await_outside(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
         if self.begins.load(Ordering::Relaxed) != RUNS
-            && let Some(until) = self.returns_at(event)
+            && let Some(until) =
+                self.returns_at(event).filter(|until| until.saturating_sub(S::now()) <= FIRST)
         {
             while S::now() < until {
                 meanwhile.wait();
@@ -148,11 +185,32 @@ impl<S: Space> Service<S> {
     }
 
     /// Returns when the member is back whose guest waits for the answer to this event; `None` if it is there.
-    fn returns_at(&self, event: &Event) -> Option<u64> {
+    pub(super) fn returns_at(&self, event: &Event) -> Option<u64> {
         let awaited = awaited(event);
-        let until =
-            |(number, member): (usize, &Member)| member.absent_until().filter(|_| awaited >> number & 1 != 0);
+        let until = |(number, member): (usize, &Member)| {
+            member
+                .absent_until()
+                .filter(|_| awaited >> number & 1 != 0 && !self.may_be_supplied(number, member))
+        };
         self.members.lock().iter().enumerate().find_map(until)
+    }
+
+    /// Returns the members that come back at once for what they ask of the service or have rung, a bit for each: those that have waited for memory
+    /// that the pool has now. To come back costs it a block then, and the others nothing.
+    pub(super) fn supplied_for(&self, event: &Event) -> u64 {
+        if !is_access(event) && event.kind() != Some(Kind::Doorbell) {
+            return 0;
+        }
+        let senders = senders(event);
+        let comes = |(number, member): &(usize, &Member)| {
+            senders >> number & 1 != 0 && self.may_be_supplied(*number, member)
+        };
+        self.members.lock().iter().enumerate().filter(comes).fold(0, |all, (number, _)| all | 1 << number)
+    }
+
+    /// Says whether a member waits for memory that the pool has.
+    fn may_be_supplied(&self, number: usize, member: &Member) -> bool {
+        member.waits_for_memory() && self.outside.has_memory(number)
     }
 
     /// Has members come back of which it is time, and others at once, a bit for each.

@@ -18,6 +18,16 @@ const ABSENT: Answer = Answer { value: u64::MAX, lines: 0, count: 0, words: [0; 
 /// How often an event is handed to a service that crashes on it.
 const TRIES: u32 = 2;
 
+/// Returns the event as it is at another time, if it says the time.
+const fn at(mut event: Event, now: u64) -> Event {
+    match event.kind() {
+        Some(Kind::Doorbell) => event.0[2] = now,
+        Some(Kind::Alarm | Kind::Interrupt) => event.0[1] = now,
+        _ => {}
+    }
+    event
+}
+
 impl<S: Space> Service<S> {
     /// Handles what waits, and leaves. What has come meanwhile is left for later: who rings without end, or a service that asks for more
     /// and more, keeps nobody from this CPU, and the gate closed for nobody.
@@ -152,8 +162,8 @@ impl<S: Space> Service<S> {
         entered: Option<Left>,
         meanwhile: &mut impl Meanwhile,
     ) -> Answer {
-        if self.begins.load(Ordering::Relaxed) != RUNS {
-            self.prepare(&event, meanwhile);
+        if self.begins.load(Ordering::Relaxed) != RUNS && !self.prepare(&event, meanwhile) {
+            return ABSENT;
         }
         // SAFETY: the caller's promise.
         match unsafe { self.attempt(&event, entered, meanwhile) } {
@@ -167,16 +177,19 @@ impl<S: Space> Service<S> {
         }
     }
 
-    /// It begins anew with an event.
+    /// It begins anew with an event. False if whose event that is gets what an absent device answers.
     #[cold]
     #[inline(never)] // The registers that it needs are not saved for events that take long.
-    fn prepare(&self, event: &Event, meanwhile: &mut impl Meanwhile) {
-        self.await_return(event, meanwhile);
+    fn prepare(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> bool {
+        if !self.await_return(event, meanwhile) {
+            return false;
+        }
         // Once for each event: who comes back while that is tried again may be the reason again, without end.
-        self.admit(S::now(), 0);
+        self.admit(S::now(), self.supplied_for(event));
         if event.kind() == Some(Kind::Alarm) {
             self.remind();
         }
+        true
     }
 
     /// Hands an event to the service again after a crash, until it has an answer, which takes effect, or has crashed too often.
@@ -199,11 +212,16 @@ impl<S: Space> Service<S> {
                 }
                 // The program begins anew without the member that was the reason, which is another one each time.
                 Crash::Starved if !self.is_reason(awaited(event)) => {}
+                Crash::Starved => tries -= 1,
+                // It would come back for that, and crash the program as often as it likes.
+                _ if self.returns_at(event).is_some() => tries = 0,
                 _ => tries -= 1,
             }
             if tries == 0 {
                 return self.abandon(event, meanwhile);
             }
+            // The first attempt, and to begin anew, have taken their time, which is not this one's.
+            let event = &at(*event, S::now());
             // SAFETY: the caller's promise.
             match unsafe { self.attempt(event, None, meanwhile) } {
                 Ok(answer) => {
@@ -284,6 +302,7 @@ impl<S: Space> Service<S> {
         // SAFETY: the caller's promise; it has been entered.
         unsafe { self.finish(left, meanwhile) }.map_err(|(crash, left)| {
             self.crash(crash, left);
+            self.strike_for(crash, event);
             crash
         })
     }

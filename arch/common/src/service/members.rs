@@ -7,12 +7,13 @@
 use alloc::vec::Vec;
 
 use turnstile_service::abi::{Event, Kind, MEMBER_QUEUES, MEMBERS, split_device};
+use turnstile_service::backoff::{Backoff, FIRST};
 use turnstile_service::gate::Pending;
 
 use super::{Storage, Window};
 
-/// How long a shared service does without a member whose memory the pool has no room for, in nanoseconds. It begins anew for that, which the others notice.
-const ABSENT: u64 = 20_000_000;
+/// How often a member may crash the program in a row before that does without it: on two events, each of which is tried twice.
+const FORGIVEN: u32 = 4;
 
 /// What the configuration says of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(super) struct Reached {
 }
 
 /// A member.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Member {
     pub port: Port,
     pub reached: Reached,
@@ -47,8 +48,14 @@ pub(super) struct Member {
     told: u64,
     /// What the program keeps is of this life.
     is_kept: bool,
-    /// The program is not to know of it before this time, in nanoseconds, because the pool had no memory for it.
+    /// The program is not to know of it before this time, in nanoseconds, because the pool had no memory for it, or it has crashed the program too often.
     absent_until: Option<u64>,
+    /// It is the pool that it waits for.
+    waits_for_memory: bool,
+    /// How long the program does without it when the pool has no memory for it.
+    starved: Backoff,
+    /// The same when it has crashed the program. Its next life does not begin without that.
+    crashes: Backoff,
 }
 
 /// What the program does not know yet of a member.
@@ -65,7 +72,21 @@ impl Member {
     pub const fn new(port: Port, always: bool) -> Self {
         let lives = always as u64;
         let reached = Reached { windows: Vec::new(), storage: None };
-        Self { port, reached, life: lives, lives, told: 0, is_kept: false, absent_until: None }
+        let (starved, crashes) = (Backoff::new(0), Backoff::new(FORGIVEN));
+        let (told, is_kept, absent_until) = (0, false, None);
+        let waits_for_memory = false;
+        Self {
+            port,
+            reached,
+            life: lives,
+            lives,
+            told,
+            is_kept,
+            absent_until,
+            waits_for_memory,
+            starved,
+            crashes,
+        }
     }
 
     /// A new life begins, with this memory.
@@ -81,8 +102,24 @@ impl Member {
     }
 
     /// The pool has no memory for it: the program does without it for a while.
-    pub const fn be_absent(&mut self, now: u64) {
-        self.absent_until = Some(now.saturating_add(ABSENT));
+    pub fn starve(&mut self, now: u64) {
+        self.absent_until = Some(now.saturating_add(self.starved.next(now)));
+        self.waits_for_memory = true;
+    }
+
+    /// The pool had memory for it.
+    pub const fn be_supplied(&mut self) {
+        self.starved.forget();
+    }
+
+    /// It has crashed the program, which does without it for a while if that was too often. Says whether that begins.
+    pub fn strike(&mut self, now: u64) -> bool {
+        let wait = self.crashes.next(now);
+        if wait != 0 {
+            self.absent_until = Some(now.saturating_add(wait));
+            self.waits_for_memory = false;
+        }
+        wait == FIRST
     }
 
     /// It comes back if it is time, or at once.
@@ -95,6 +132,11 @@ impl Member {
     /// Returns until when the program does without it.
     pub const fn absent_until(&self) -> Option<u64> {
         self.absent_until
+    }
+
+    /// Says whether the program does without it until the pool has memory.
+    pub const fn waits_for_memory(&self) -> bool {
+        self.is_absent() && self.waits_for_memory
     }
 
     /// Says whether the program does without it.

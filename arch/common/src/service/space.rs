@@ -284,6 +284,10 @@ pub trait Outside: Sync {
     /// # Errors
     /// What has become of the touch, if it is not mapped yet.
     fn touch(&self, member: usize, address: u64) -> Result<u64, Touch>;
+    /// Says whether the pool has a block now, from which the memory of a member's VM comes. Takes no lock.
+    fn has_memory(&self, _member: usize) -> bool {
+        false
+    }
     /// The guest of the VM with which the service is alone does not need these whole blocks of its memory, which go back to the pool that they came from
     /// when all vCPUs have left their guests. Of no bytes: has them leave. Returns how many such parts have not gone yet; `None` if its memory
     /// comes from no pool, or if there are too many.
@@ -292,6 +296,8 @@ pub trait Outside: Sync {
     }
     /// That guest uses again what of these has not gone: it stays.
     fn keep(&self) {}
+    /// The service goes on without these members for a while, a bit for each, and from now on for longer each time: they crash it again and again.
+    fn shut_out(&self, _members: u64) {}
     /// The service has crashed, for the `number`th time, and is started anew.
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>);
 }

@@ -161,6 +161,8 @@ struct World {
     /// The terminal's size, and whether it is news.
     size: AtomicU64,
     is_resized: AtomicBool,
+    /// Whether the pool has a block.
+    has_memory: AtomicBool,
     /// What becomes of touches.
     touched: Mutex<VecDeque<Touch>>,
 }
@@ -263,6 +265,10 @@ impl Outside for World {
         self.touched.lock().unwrap().pop_front().map_or(Ok(BLOCK_HOST), Err)
     }
 
+    fn has_memory(&self, _: usize) -> bool {
+        self.has_memory.load(Ordering::Relaxed)
+    }
+
     fn give_up(&self, guest: Range<u64>) -> Option<u64> {
         self.say(format!("give up {guest:x?}"));
         Some(3)
@@ -270,6 +276,10 @@ impl Outside for World {
 
     fn keep(&self) {
         self.say("keep".to_string());
+    }
+
+    fn shut_out(&self, members: u64) {
+        self.say(format!("shut out {members:x}"));
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

@@ -44,8 +44,11 @@ impl Meanwhile for Inside {
     }
 }
 
-/// The attention word says that a service of the VM has something to handle.
+/// The attention word says that a service of the VM has something to handle, or that the VM waits for memory, which is said.
 pub(super) fn look(frame: &mut Frame, vcpu: &'static Vcpu) {
+    if let Some(number) = vcpu.vm.taken.take_news() {
+        monitor().short_of_memory(vcpu.vm, number);
+    }
     for service in vcpu.vm.services().into_iter().flat_map(|services: &Services| &services.all) {
         // SAFETY: an exit handler, on the CPU where the vCPU is resident; nothing of a service calls one.
         if unsafe { service.look(&mut Inside(vcpu)) } {

@@ -5,6 +5,7 @@
 use turnstile_arch_common::demand::Touch;
 use turnstile_exitstat::Event as Counted;
 use turnstile_service::abi::{Event, Kind};
+use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Stop;
 
 use super::crash::Crash;
@@ -65,9 +66,19 @@ extern "C" fn first_touch(frame: &Frame) -> u32 {
     match resident(frame).vm.life().ram.touch(ASDR.read() & REAL) {
         Touch::Foreign => return Code::FULL,
         Touch::Mapped => frame.timing.count(Counted::FirstTouch),
-        Touch::Again | Touch::Dry => {}
+        Touch::Dry => wait_for_memory(resident(frame)),
+        Touch::Again => {}
     }
     done(frame)
+}
+
+/// The pool is empty: that is said before the guest goes on, once.
+#[cold]
+#[inline(never)] // Not part of what others pay.
+fn wait_for_memory(vcpu: &Vcpu) {
+    if vcpu.vm.taken.has_news() {
+        vcpu.attention.raise(Reasons::SERVICE);
+    }
 }
 
 /// A data access.

@@ -9,6 +9,7 @@
 use turnstile_arch_common::demand::Touch;
 use turnstile_exitstat::{Event, Reason};
 use turnstile_service::gate::Pending;
+use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Stop;
 use turnstile_x86insn::execute::{self, Machine, Progress};
 use turnstile_x86insn::operation::{Kind, Operation, Source};
@@ -290,8 +291,19 @@ fn touch(vcpu: &Vcpu, info: u64, address: u64) -> bool {
     let touched = vcpu.vm.life().ram.touch(address, lapic::is_pending);
     if touched == Touch::Mapped {
         statistics::add(vcpu, Event::FirstTouch);
+    } else if touched == Touch::Dry {
+        wait_for_memory(vcpu);
     }
     touched != Touch::Foreign
+}
+
+/// The pool is empty: that is said before the guest goes on, once.
+#[cold]
+#[inline(never)] // Not part of what others pay.
+fn wait_for_memory(vcpu: &Vcpu) {
+    if vcpu.vm.taken.has_news() {
+        vcpu.attention.raise(Reasons::SERVICE);
+    }
 }
 
 /// All others.

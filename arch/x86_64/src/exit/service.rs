@@ -174,9 +174,12 @@ pub(super) fn account_doorbell(frame: &mut Frame, service: &Service) {
     service.account(&mut frame.timing, Reason::Doorbell, time::ticks);
 }
 
-/// Lets the services of the vCPU's VM handle what others want of them.
+/// Lets the services of the vCPU's VM handle what others want of them. Before that it is said that the VM waits for memory, if it does.
 #[cold]
 pub(super) fn look(frame: &mut Frame, vcpu: &'static Vcpu) {
+    if let Some(number) = vcpu.vm.taken.take_news() {
+        monitor().short_of_memory(vcpu.vm, number);
+    }
     let services = vcpu.vm.services().map_or(&[][..], |services| &services.all);
     for service in services {
         // SAFETY: as in `access`.

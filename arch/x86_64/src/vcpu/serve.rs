@@ -79,6 +79,7 @@ mod tests {
         fn waiting(&self, _: &'static Vm) {}
         fn stopped(&self, _: &'static Vm, _: Stop) {}
         fn paused(&self, _: &'static Vm) {}
+        fn short_of_memory(&self, _: &'static Vm, _: u32) {}
         fn resumed(&self, _: &'static Vm) {}
     }
 

@@ -94,6 +94,7 @@ impl CommonMonitor<Vm> for Starter {
         assert_eq!(vm.pause.end(5000 + PAUSED, |ticks| vm.stood_still(ticks)), Some(PAUSED));
     }
 
+    fn short_of_memory(&self, _: &'static Vm, _: u32) {}
     fn resumed(&self, _: &'static Vm) {
         RESUMED.set(RESUMED.get() + 1);
     }

@@ -541,3 +541,68 @@ fn a_card_interrupts_again_while_a_member_is_absent() {
     unsafe { service.post(Pending::INTERRUPT, &mut Wanted(0)) };
     assert_eq!((said(world), service.begins.load(Ordering::Relaxed)), (vec!["unmask".to_string()], CHANGED));
 }
+
+#[test]
+fn who_finds_the_pool_empty_again_and_again_is_absent_for_longer_each_time() {
+    let (service, world) = shared_pool();
+    let mut until = NOW.get();
+    for wait in [20, 40, 80, 160, 320, 640, 1000, 1000] {
+        ring_dry(&service, world, 0);
+        until += wait * 1_000_000;
+        assert_eq!(said(world).last().unwrap(), &format!("alarm {until}"));
+        NOW.set(until);
+        access_of(&service, 0);
+    }
+    // The pool has a block for it.
+    service.space.steps.lock().unwrap().push_back(Step::Miss(0x2_1000));
+    access_of(&service, 1);
+    ring_dry(&service, world, 0);
+    assert_eq!(said(world).last().unwrap(), &format!("alarm {}", until + 20_000_000));
+}
+
+#[test]
+fn who_waits_for_memory_that_the_pool_has_comes_back_for_what_it_asks() {
+    let (service, world) = shared_pool();
+    let starve_long = || {
+        // The second wait is longer than an access waits.
+        ring_dry(&service, world, 0);
+        NOW.set(NOW.get() + 20_000_000);
+        access_of(&service, 0);
+        ring_dry(&service, world, 0);
+        events(&service);
+    };
+    starve_long();
+    assert_eq!(access_of(&service, 1), u64::MAX, "the pool is empty");
+    world.has_memory.store(true, Ordering::Relaxed);
+    access_of(&service, 0);
+    assert_eq!(joined(&service), [], "it has asked for nothing");
+    assert_eq!(access_of(&service, 1), 0);
+    assert_eq!(joined(&service), [(1, 1)], "its device is there at once");
+    world.has_memory.store(false, Ordering::Relaxed);
+    NOW.set(NOW.get() + 2_000_000_000);
+    starve_long();
+    world.has_memory.store(true, Ordering::Relaxed);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::doorbell(4), &mut Wanted(0)) };
+    assert_eq!(joined(&service), [(1, 1)], "and for what it has rung");
+    world.has_memory.store(false, Ordering::Relaxed);
+}
+
+#[test]
+fn memory_does_not_bring_back_who_crashes_the_service() {
+    let (service, world) = shared_pool();
+    world.has_memory.store(true, Ordering::Relaxed);
+    for _ in 0..5 {
+        service.space.steps.lock().unwrap().push_back(Step::Fault);
+        // SAFETY: as above.
+        unsafe { service.post(Pending::doorbell(4), &mut Wanted(0)) };
+        access_of(&service, 0);
+    }
+    events(&service);
+    // The fifth was shut out, and rings in vain from then on.
+    assert_eq!(service.figures().crashes, 5);
+    // SAFETY: as above.
+    unsafe { service.post(Pending::doorbell(4), &mut Wanted(0)) };
+    assert_eq!(joined(&service), []);
+    service.space.steps.lock().unwrap().clear();
+}

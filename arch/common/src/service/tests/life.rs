@@ -315,6 +315,26 @@ fn a_doorbell_is_rung_again_behind_a_crash_and_a_kill() {
 }
 
 #[test]
+fn an_event_that_is_tried_again_has_the_time_of_then() {
+    let steps = [Step::Done(0, 0), Step::Interrupt, Step::Fault, Step::Done(0, 0), Step::Done(0, 0)];
+    for (pending, told) in [(Pending::ALARM, "Alarm 59"), (Pending::INTERRUPT, "Interrupt 59")] {
+        NOW.set(9);
+        let (service, _) = service(&steps);
+        let interrupts = RefCell::new(0);
+        // SAFETY: the script needs no CPU.
+        unsafe { service.post(pending, &mut Kept(&interrupts, &|| NOW.set(59))) };
+        assert_eq!(heard(&service).last().unwrap(), told);
+    }
+    NOW.set(9);
+    let (service, _) = service(&steps);
+    let interrupts = RefCell::new(0);
+    // What it hears with a doorbell is compared with the time.
+    // SAFETY: as above.
+    unsafe { service.ring(4, &mut Kept(&interrupts, &|| NOW.set(59))) };
+    assert_eq!(heard(&service).iter().filter(|what| *what == "Doorbell 16").count(), 2);
+}
+
+#[test]
 fn more_to_do_is_an_alarm_as_soon_as_may_be() {
     let (service, world) = service(&[Step::Done(0, 0), Step::Done(1, abi::AGAIN), Step::Done(2, 0)]);
     assert_eq!((access(&service), access(&service)), (1, 2));

@@ -216,3 +216,106 @@ fn a_member_rings_no_queues_of_others_by_their_numbers() {
     let served = Served { bell: 8, mask: 3, ..Served::nowhere(0, doorbells, first) };
     assert_eq!([0, 2, 3, 4, u64::MAX].map(|number| served.queue(0x50, number)), [8, 10, 11, 8, 11].map(Some));
 }
+
+/// What is said of crashes is not what these are about.
+fn said_beside_crashes(world: &World) -> Vec<String> {
+    said(world).into_iter().filter(|what| !what.contains("service test")).collect()
+}
+
+/// A shared service of two members, which has handled something of each.
+fn two() -> (Service<Script>, &'static World) {
+    let (service, world) = shared(&[]);
+    (0..2).for_each(|member| service.attach(member, vec![], None).unwrap());
+    (0..2).for_each(|member| _ = access_of(&service, member));
+    events(&service);
+    (service, world)
+}
+
+/// Member 1 rings, on which the program crashes: if it knows of the member twice, and in the end as often as that is tried.
+fn ring_and_crash(service: &Service<Script>) {
+    let done = Step::Done(0, 0);
+    service.space.steps.lock().unwrap().extend([Step::Fault, done, done, Step::Fault]);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(Pending::doorbell(4), &mut Wanted(0)) };
+    service.space.steps.lock().unwrap().clear();
+}
+
+#[test]
+fn a_shared_service_goes_on_without_who_crashes_it_again_and_again() {
+    let (service, world) = two();
+    (0..2).for_each(|_| {
+        ring_and_crash(&service);
+        access_of(&service, 0);
+    });
+    assert_eq!(service.figures().crashes, 4);
+    assert!(!said(world).iter().any(|what| what.starts_with("shut")), "the first are at once");
+    events(&service);
+    let mut until = NOW.get();
+    for wait in [20_000_000, 40_000_000, 80_000_000] {
+        let crashes = service.figures().crashes;
+        service.space.steps.lock().unwrap().push_back(Step::Fault);
+        // SAFETY: the script needs no CPU.
+        unsafe { service.post(Pending::doorbell(4), &mut Wanted(0)) };
+        until += wait;
+        let shut_out = if wait == 20_000_000 { vec!["shut out 2".to_string()] } else { vec![] };
+        assert_eq!(said_beside_crashes(world), [shut_out, vec![format!("alarm {until}")]].concat());
+        // It may ring as often as it likes, and the other one has its answers.
+        NOW.set(until - 1);
+        for _ in 0..9 {
+            // SAFETY: as above.
+            unsafe { service.post(Pending::doorbell(4), &mut Wanted(0)) };
+            access_of(&service, 0);
+        }
+        let attached: Vec<_> = events(&service)
+            .into_iter()
+            .filter(|(kind, _)| *kind == Kind::Attach)
+            .map(|(_, event)| event[2])
+            .collect();
+        assert_eq!((attached, service.figures().crashes), (vec![0], crashes + 1), "once, for the other one");
+        NOW.set(until);
+        access_of(&service, 0);
+        let attached: Vec<_> = events(&service).into_iter().map(|(_, event)| event[2]).collect();
+        assert_eq!(attached, [1], "it comes back");
+    }
+    NOW.set(until + 20_000_000_000);
+    ring_and_crash(&service);
+    assert_eq!(said_beside_crashes(world), ["alarm 0"], "forgotten");
+}
+
+#[test]
+fn who_is_shut_out_for_long_gets_what_an_absent_device_answers() {
+    let (service, _) = two();
+    let done = Step::Done(0, 0);
+    // Each access is tried twice: the second goes well each time, as long as it is tried.
+    for _ in 0..4 {
+        service.space.steps.lock().unwrap().extend([Step::Fault, done, done, Step::Done(5, 0)]);
+        assert_eq!(access_of(&service, 1), 5);
+        service.space.steps.lock().unwrap().clear();
+    }
+    for wait in [20_000_000, 40_000_000] {
+        let crashes = service.figures().crashes;
+        service.space.steps.lock().unwrap().push_back(Step::Fault);
+        assert_eq!(access_of(&service, 1), u64::MAX, "not tried again");
+        assert_eq!(service.figures().crashes, crashes + 1);
+        if wait > 20_000_000 {
+            heard(&service);
+            assert_eq!(access_of(&service, 1), u64::MAX, "at once");
+            assert_eq!(heard(&service), [""; 0]);
+            assert_eq!(access_of(&service, 0), 0, "the other one is served");
+        }
+        NOW.set(NOW.get() + wait);
+        access_of(&service, 0);
+    }
+    assert!(!service.gate.is_inside());
+}
+
+#[test]
+fn kills_keep_nobody_out() {
+    let (service, world) = two();
+    for _ in 0..40 {
+        service.kill();
+        access_of(&service, 1);
+    }
+    assert_eq!(service.figures().crashes, 40);
+    assert_eq!(said_beside_crashes(world), [""; 0]);
+}

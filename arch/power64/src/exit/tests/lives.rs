@@ -205,6 +205,7 @@ impl CommonMonitor<Vm> for Starter {
         fakes::set("DEC", 0x7fff_ffff);
         assert_eq!(vm.pause.end(now + PAUSED, |ticks| vm.stood_still(ticks)), Some(PAUSED));
     }
+    fn short_of_memory(&self, _: &'static Vm, _: u32) {}
     fn resumed(&self, _: &'static Vm) {
         self.resumed.fetch_add(1, Relaxed);
     }

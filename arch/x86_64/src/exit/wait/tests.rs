@@ -129,6 +129,7 @@ impl CommonMonitor<Vm> for Owner {
         fakes::set("TSC", time::ticks() + LONG);
         assert_eq!(vm.pause.end(time::ticks(), |ticks| vm.stood_still(ticks)), Some(LONG));
     }
+    fn short_of_memory(&self, _: &'static Vm, _: u32) {}
     fn resumed(&self, _: &'static Vm) {
         self.resumed.fetch_add(1, Ordering::Relaxed);
     }
