@@ -187,30 +187,29 @@ impl<S: Space> Service<S> {
     /// Returns when the member is back whose guest waits for the answer to this event; `None` if it is there.
     pub(super) fn returns_at(&self, event: &Event) -> Option<u64> {
         let awaited = awaited(event);
-        let until = |(number, member): (usize, &Member)| {
-            member
-                .absent_until()
-                .filter(|_| awaited >> number & 1 != 0 && !self.may_be_supplied(number, member))
+        let until = |(number, member): (usize, &Member)| match awaited >> number & 1 {
+            0 => None,
+            _ => self.asked_back_at(number, member),
         };
         self.members.lock().iter().enumerate().find_map(until)
     }
 
-    /// Returns the members that come back at once for what they ask of the service or have rung, a bit for each: those that have waited for memory
-    /// that the pool has now. To come back costs it a block then, and the others nothing.
-    pub(super) fn supplied_for(&self, event: &Event) -> u64 {
+    /// Returns the members that come back for what they ask of the service or have rung, a bit for each: those that have waited for memory that the
+    /// pool has now. If others take that before them, the service begins anew for nothing: so not sooner than without a back-off.
+    pub(super) fn supplied_for(&self, event: &Event, now: u64) -> u64 {
         if !is_access(event) && event.kind() != Some(Kind::Doorbell) {
             return 0;
         }
         let senders = senders(event);
         let comes = |(number, member): &(usize, &Member)| {
-            senders >> number & 1 != 0 && self.may_be_supplied(*number, member)
+            senders >> number & 1 != 0 && self.asked_back_at(*number, member).is_some_and(|at| at <= now)
         };
         self.members.lock().iter().enumerate().filter(comes).fold(0, |all, (number, _)| all | 1 << number)
     }
 
-    /// Says whether a member waits for memory that the pool has.
-    fn may_be_supplied(&self, number: usize, member: &Member) -> bool {
-        member.waits_for_memory() && self.outside.has_memory(number)
+    /// Returns when a member is back if its guest asks for something.
+    fn asked_back_at(&self, number: usize, member: &Member) -> Option<u64> {
+        member.asked_back_at(|| self.outside.has_memory(number))
     }
 
     /// Has members come back of which it is time, and others at once, a bit for each.

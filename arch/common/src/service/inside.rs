@@ -185,7 +185,8 @@ impl<S: Space> Service<S> {
             return false;
         }
         // Once for each event: who comes back while that is tried again may be the reason again, without end.
-        self.admit(S::now(), self.supplied_for(event));
+        let now = S::now();
+        self.admit(now, self.supplied_for(event, now));
         if event.kind() == Some(Kind::Alarm) {
             self.remind();
         }

@@ -50,8 +50,8 @@ pub(super) struct Member {
     is_kept: bool,
     /// The program is not to know of it before this time, in nanoseconds, because the pool had no memory for it, or it has crashed the program too often.
     absent_until: Option<u64>,
-    /// It is the pool that it waits for.
-    waits_for_memory: bool,
+    /// From when on it may be back if the pool has memory, for which it waits.
+    supplied_from: Option<u64>,
     /// How long the program does without it when the pool has no memory for it.
     starved: Backoff,
     /// The same when it has crashed the program. Its next life does not begin without that.
@@ -73,8 +73,7 @@ impl Member {
         let lives = always as u64;
         let reached = Reached { windows: Vec::new(), storage: None };
         let (starved, crashes) = (Backoff::new(0), Backoff::new(FORGIVEN));
-        let (told, is_kept, absent_until) = (0, false, None);
-        let waits_for_memory = false;
+        let (told, is_kept, absent_until, supplied_from) = (0, false, None, None);
         Self {
             port,
             reached,
@@ -83,7 +82,7 @@ impl Member {
             told,
             is_kept,
             absent_until,
-            waits_for_memory,
+            supplied_from,
             starved,
             crashes,
         }
@@ -104,7 +103,7 @@ impl Member {
     /// The pool has no memory for it: the program does without it for a while.
     pub fn starve(&mut self, now: u64) {
         self.absent_until = Some(now.saturating_add(self.starved.next(now)));
-        self.waits_for_memory = true;
+        self.supplied_from = Some(now.saturating_add(FIRST));
     }
 
     /// The pool had memory for it.
@@ -117,7 +116,7 @@ impl Member {
         let wait = self.crashes.next(now);
         if wait != 0 {
             self.absent_until = Some(now.saturating_add(wait));
-            self.waits_for_memory = false;
+            self.supplied_from = None;
         }
         wait == FIRST
     }
@@ -134,9 +133,11 @@ impl Member {
         self.absent_until
     }
 
-    /// Says whether the program does without it until the pool has memory.
-    pub const fn waits_for_memory(&self) -> bool {
-        self.is_absent() && self.waits_for_memory
+    /// The same if its guest asks for something: who waits for memory that the pool has now is back earlier.
+    pub fn asked_back_at(&self, has_memory: impl FnOnce() -> bool) -> Option<u64> {
+        let until = self.absent_until?;
+        let earlier = self.supplied_from.filter(|from| *from < until && has_memory());
+        Some(earlier.unwrap_or(until))
     }
 
     /// Says whether the program does without it.
