@@ -52,6 +52,7 @@ impl Taken {
 
     /// The pool has no block for it.
     #[cold]
+    #[inline(never)] // Who gets one is not to pay for it.
     fn begin_wait(&self) {
         if self.waits.swap(true, Ordering::Relaxed) {
             return;

@@ -36,6 +36,14 @@ impl fmt::Display for Crash {
 const REPORTED: u32 = 8;
 
 impl<S: Space> Service<S> {
+    /// The service has crashed on an event.
+    #[cold]
+    #[inline(never)] // Who does not crash is not to pay for it.
+    pub(super) fn crash_on(&self, event: &Event, crash: Crash, left: Left) {
+        self.crash(crash, left);
+        self.strike_for(crash, event);
+    }
+
     /// A crash on an event counts against those whose event it is, unless nobody is to blame.
     #[cold]
     pub(super) fn strike_for(&self, crash: Crash, event: &Event) {

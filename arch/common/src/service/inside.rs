@@ -302,8 +302,7 @@ impl<S: Space> Service<S> {
         };
         // SAFETY: the caller's promise; it has been entered.
         unsafe { self.finish(left, meanwhile) }.map_err(|(crash, left)| {
-            self.crash(crash, left);
-            self.strike_for(crash, event);
+            self.crash_on(event, crash, left);
             crash
         })
     }
