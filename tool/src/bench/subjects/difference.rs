@@ -39,7 +39,7 @@ fn host(subject: Subject) -> Option<kvm::Host> {
 
 /// Whether a row of a subject is measured so.
 pub fn has(subject: Subject, row: &Row) -> bool {
-    // Two guests on a network do not end there (docs/src/peers.md, "Rows without a figure").
+    // Two guests on a network hang there as they boot (docs/src/peers.md, "Packets on AMD64").
     let has_networks = subject != Subject::KvmSvm;
     host(subject).is_some() && (disks::has(row) || has_networks && networks::has(row))
 }
