@@ -42,7 +42,7 @@ pub fn has(subject: Subject, row: &Row) -> bool {
     if subject == Subject::TurnstileLinux {
         return linux::has(row);
     }
-    // Two guests on a network do not end there (docs/src/peers.md, "Rows without a figure").
+    // Two guests on a network hang there as they boot (docs/src/peers.md, "Packets on AMD64").
     let has_networks = subject != Subject::KvmSvm;
     host(subject).is_some() && (disks::has(row) || has_networks && networks::has(row))
 }
