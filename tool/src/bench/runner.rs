@@ -102,7 +102,7 @@ impl<'a> Runner<'a> {
         let absent = absent(jobs, |job| {
             subjects::fetch(job.subject, self.layout)?;
             if difference::has(job.subject, job.row) {
-                difference::fetch(self.layout, job.row.isa)
+                difference::fetch(job.subject, self.layout, job.row.isa)
             } else {
                 Ok(())
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Rows of Linux KVM in which Debian's QEMU is the monitor, and Debian's Linux the guest, whose program does the work of a row.
+//! Rows of Linux KVM in which Debian's QEMU is the monitor (those of Xen are in `xen/`), and Debian's Linux the guest, whose program does the work of a row.
 //!
 //! What an operation costs outside the guest is spread over threads and CPUs, so it is no visit. The figure is a difference: of two
 //! boots, one does more.
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::plan::{Guest, Plan, debian};
-use super::{Run, Subject, disks, kvm, mitigations, networks, peer};
+use super::{Run, Subject, disks, kvm, mitigations, networks, peer, xen};
 use crate::bench::report::printable;
 use crate::bench::rows::Row;
 use crate::failure::{Context, Failure, Result};
@@ -39,6 +39,9 @@ fn host(subject: Subject) -> Option<kvm::Host> {
 
 /// Whether a row of a subject is measured so.
 pub fn has(subject: Subject, row: &Row) -> bool {
+    if subject == Subject::Xen {
+        return xen::devices::has(row);
+    }
     // Two guests on a network do not end there (docs/src/peers.md, "Rows without a figure").
     let has_networks = subject != Subject::KvmSvm;
     host(subject).is_some() && (disks::has(row) || has_networks && networks::has(row))
@@ -60,13 +63,19 @@ pub struct Difference {
 }
 
 /// Gets what these rows need, if it is not in the cache.
-pub fn fetch(layout: &Layout, isa: Isa) -> Result<()> {
+pub fn fetch(subject: Subject, layout: &Layout, isa: Isa) -> Result<()> {
+    if subject == Subject::Xen {
+        return xen::devices::fetch(layout);
+    }
     debian::ensure(layout, isa, Flavour::Cloud)?;
     monitor::ensure(layout, isa).map(drop)
 }
 
 /// Boots twice, and counts.
 pub fn measure(subject: Subject, run: &Run<'_>) -> Result<Difference> {
+    if subject == Subject::Xen {
+        return xen::devices::measure(run);
+    }
     let host = host(subject).ok_or_else(|| Failure::failed("its guests have no devices here"))?;
     let peer = host.peer(run.layout)?;
     let plan = match networks::has(run.row) {
@@ -218,6 +227,13 @@ mod tests {
         assert!(!has(Subject::Kvm61Vhe, row(Isa::Arm64, "packet")));
         assert!(!has(Subject::KvmHvOff, row(Isa::Power64, "packet")));
         assert!(!has(Subject::Kvm61Svm, row(Isa::X86_64, "packet")));
+        for name in ["disk-read", "disk-batch", "packet", "packet-sleeping", "segment"] {
+            assert!(has(Subject::Xen, row(Isa::Arm64, name)) && Subject::Xen.has(row(Isa::Arm64, name)));
+            assert!(!Subject::Xen.has(row(Isa::X86_64, name)), "{name}");
+        }
+        for name in ["packet-1cpu", "packet-pairs", "drive-read", "disk-read-mmio"] {
+            assert!(!Subject::Xen.has(row(Isa::Arm64, name)), "{name}");
+        }
         for name in ["drive-read", "disk-read-mmio", "touch-lent", "console-write", "give-back"] {
             let row = row(Isa::Arm64, name);
             assert!(

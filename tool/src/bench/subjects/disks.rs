@@ -18,14 +18,9 @@ pub fn has(row: &Row) -> bool {
 
 /// A guest with a disk. The second boot does twice as much.
 pub fn plan(run: &Run<'_>, host: &Peer) -> Plan {
-    // A request of a batch takes as long as any.
-    let operations = run.row.iterations(run.iterations) / if is_batch(run.row) { DEPTH } else { 1 };
-    let guest = Guest {
-        append: String::new(),
-        serial: "stdio",
-        device: device(),
-        told: [told(run.row, operations), told(run.row, 2 * operations)],
-    };
+    let operations = operations(run.row, run.iterations);
+    let guest =
+        Guest { append: String::new(), serial: "stdio", device: device(), told: both(run.row, operations) };
     Plan {
         cpus: 2,
         modules: vec![host.ram_disks()],
@@ -36,12 +31,22 @@ pub fn plan(run: &Run<'_>, host: &Peer) -> Plan {
     }
 }
 
+/// How many operations are measured: a request of a batch takes as long as any.
+pub(super) fn operations(row: &Row, usual: u64) -> u64 {
+    row.iterations(usual) / if is_batch(row) { DEPTH } else { 1 }
+}
+
 /// Whether the row makes several requests at once.
 fn is_batch(row: &Row) -> bool {
     row.options.contains("depth=16")
 }
 
-/// What the guest's program is told, in as many bytes whatever the number is.
+/// What the guest's program is told in both boots.
+pub(super) fn both(row: &Row, operations: u64) -> [String; 2] {
+    [told(row, operations), told(row, 2 * operations)]
+}
+
+/// What it is told in one, in as many bytes whatever the number is.
 fn told(row: &Row, operations: u64) -> String {
     format!("{} {operations:010}\n", row.name)
 }

@@ -21,11 +21,12 @@ const WINDOW: u64 = 64;
 const LONG: u64 = 4;
 /// The least operations: fewer would not show beside the host's clock.
 const LEAST: u64 = 256;
-/// Kinds of work, behind [`ANSWER`] for the guest that answers.
+/// A kind of work.
 const SLEEPING: &str = "packet-sleeping";
 /// The same work without its packets.
 const SILENCE: &str = "silence";
-const ANSWER: &str = "answer-";
+/// What is in front of the kind for the guest that answers.
+pub(super) const ANSWER: &str = "answer-";
 /// How many bytes the longest kind has.
 const WIDTH: usize = ANSWER.len() + SLEEPING.len();
 /// The host's shell script that QEMU runs for each tap, with its name, and the shell.
@@ -61,7 +62,7 @@ pub fn plan(run: &Run<'_>, host: &Peer) -> Result<Plan> {
 }
 
 /// How many operations are measured: fewer of those that are many packets, or take a while.
-fn operations(row: &Row, usual: u64) -> u64 {
+pub(super) fn operations(row: &Row, usual: u64) -> u64 {
     let fewer = match row.options {
         options if options.contains("packets=") => WINDOW,
         options if options.contains("silence=") || options.contains("segments") => LONG,
@@ -84,7 +85,7 @@ fn guest(row: &Row, guest: usize, operations: u64) -> Guest {
 }
 
 /// What the guest's program is told in both boots, in as many bytes whatever it is.
-fn told(row: &Row, side: &str, operations: u64) -> [String; 2] {
+pub(super) fn told(row: &Row, side: &str, operations: u64) -> [String; 2] {
     let told = |kind: &str, count: u64| format!("{:WIDTH$} {count:010}\n", format!("{side}{kind}"));
     match row.name {
         SLEEPING => [told(SILENCE, operations), told(SLEEPING, operations)],
