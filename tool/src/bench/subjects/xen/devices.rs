@@ -5,6 +5,7 @@
 //! The first domain's CPUs come first, and its virtual CPUs stay on them; each guest has one behind them. Outside the guests is EL2,
 //! and all that the first domain executes.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -147,7 +148,21 @@ fn count(run: &Run<'_>, machine: &Machine, number: usize) -> Result<Total> {
     boot.extra.extend(["-plugin".into(), options.argument(&run.meter, &out)]);
     let said = peer::play(&boot, &run.qemu.path, run.limit.max(LIMIT))?;
     judge(&said, machine.guests.len())?;
-    Ok(Reading::load(&out)?.total)
+    counted(&Reading::load(&out)?, machine.guests.len())
+}
+
+/// What was counted, if guests were seen on their own CPUs alone: had the first domain another VMID, it would be taken for one.
+fn counted(reading: &Reading, guests: usize) -> Result<Total> {
+    let cpus: BTreeSet<u32> = reading.groups.iter().map(|group| group.cpu).collect();
+    match cpus.len() == guests {
+        true => Ok(reading.total.clone()),
+        false => {
+            let what =
+                format!("there are {guests} guests, and the meter has seen some on {} CPUs", cpus.len());
+            Err(Failure::failed(what)
+                .help(format!("look for the VMID of Xen's first domain: is it {DOM0_VMID}?")))
+        }
+    }
 }
 
 /// The machine: Xen, and the first domain.
@@ -293,6 +308,18 @@ mod tests {
         assert!(config.contains("cpus = \"1\"\ndisk = ['vdev=xvda,backendtype=phy,"), "{config}");
         assert_eq!(machine.operations, 256);
         assert_eq!(machine.guests[0].told[1], "disk-batch 0000000512\n");
+    }
+
+    #[test]
+    fn a_first_domain_that_is_taken_for_a_guest_is_noticed() {
+        let group = |cpu| crate::meter::reading::Group { cpu, ..Default::default() };
+        let reading = |cpus: &[u32]| Reading {
+            groups: cpus.iter().map(|cpu| group(*cpu)).collect(),
+            ..Reading::default()
+        };
+        assert!(counted(&reading(&[0, 1, 1]), 2).is_ok());
+        let failure = counted(&reading(&[0, 1, 2]), 2).unwrap_err().full();
+        assert!(failure.contains("2 guests, and the meter has seen some on 3 CPUs"), "{failure}");
     }
 
     #[test]
