@@ -235,7 +235,7 @@ pub fn side(isa: Isa, machine: &mut impl Machine, ranges: &[Range<u64>], host: O
             let guest = level <= 1
                 && in_range
                 && runs_guest(machine.read(Register::HcrEl2), level, ranges)
-                && !host.is_some_and(|host| vmid(machine) == Some(host));
+                && host.is_none_or(|host| vmid(machine) != Some(host));
             Side { guest, level, little: true }
         }
         Isa::Power64 => {
