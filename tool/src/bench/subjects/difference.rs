@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use super::plan::Difference;
 use super::plan::{Guest, Plan, debian};
 use super::{Run, Subject, disks, kvm, mitigations, networks, peer, xen};
 use crate::bench::report::printable;
@@ -45,21 +46,6 @@ pub fn has(subject: Subject, row: &Row) -> bool {
     // Two guests on a network do not end there (docs/src/peers.md, "Rows without a figure").
     let has_networks = subject != Subject::KvmSvm;
     host(subject).is_some() && (disks::has(row) || has_networks && networks::has(row))
-}
-
-/// What was counted in two boots, of which the second one did `operations` more.
-#[derive(Clone, Debug)]
-pub struct Difference {
-    /// How many operations it did more.
-    pub operations: u64,
-    /// The count of the first one.
-    pub less: Total,
-    /// The count of the second one.
-    pub more: Total,
-    /// What was measured, with its version, for people.
-    pub version: String,
-    /// What the host does against speculation, as it says itself.
-    pub mitigations: String,
 }
 
 /// Gets what these rows need, if it is not in the cache.

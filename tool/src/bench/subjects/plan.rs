@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A host of Linux KVM with guests that have devices, for a row that is a difference of two boots.
+//! A host of Linux KVM with guests that have devices, for a row that is a difference of two boots, and what such a row gives.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
+use crate::meter::reading::Total;
 use crate::setup::debian::{self, Debian, Flavour};
 
 /// The host and its guests, for a row.
@@ -36,6 +37,21 @@ pub struct Guest {
     pub device: Vec<String>,
     /// What its program is told in the first boot and in the second one, in as many bytes: so both are alike up to it.
     pub told: [String; 2],
+}
+
+/// What was counted in two boots, of which the second one did `operations` more.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// How many operations it did more.
+    pub operations: u64,
+    /// The count of the first one.
+    pub less: Total,
+    /// The count of the second one.
+    pub more: Total,
+    /// What was measured, with its version, for people.
+    pub version: String,
+    /// What the host does against speculation, as it says itself.
+    pub mitigations: String,
 }
 
 /// Debian's kernel and busybox, which have been fetched.

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::difference::Difference;
+use super::super::plan::Difference;
 use super::super::{Run, disks, networks, peer};
 use super::{guest as lines_of, peers};
 use crate::bench::report::printable;
