@@ -19,7 +19,7 @@ use crate::layout::{Layout, write_atomically};
 
 /// The release: that of Xen.
 const RELEASE: &str = "bookworm";
-/// The package that depends on the newest kernel: not the cloud's, which knows no Xen.
+/// The package that depends on the newest kernel: the common one, which has back ends, front ends and RAM disks as modules.
 const KERNEL: &str = "linux-image-arm64";
 /// The package that depends on the newest Xen, and how that one's begins and ends around its version.
 const XEN: (&str, &str, &str) = ("xen-system-arm64", "xen-hypervisor-", "-arm64");
