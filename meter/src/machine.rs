@@ -18,6 +18,8 @@ pub enum Register {
     Cpsr,
     /// arm64: whether there is a stage 2, and whose EL0 is.
     HcrEl2,
+    /// arm64: which virtual machine stage 2 is that of.
+    VttbrEl2,
     /// arm64: syndromes of EL2 and EL3.
     EsrEl2,
     /// EL3's.
@@ -51,9 +53,10 @@ impl Register {
     pub const COUNT: usize = Register::Rax as usize + 1;
 
     /// All of them. QEMU's name of VBAR_EL1 is AArch32's.
-    pub const NAMES: [(Register, &'static str); 16] = [
+    pub const NAMES: [(Register, &'static str); 17] = [
         (Register::Cpsr, "cpsr"),
         (Register::HcrEl2, "HCR_EL2"),
+        (Register::VttbrEl2, "VTTBR_EL2"),
         (Register::EsrEl2, "ESR_EL2"),
         (Register::EsrEl3, "ESR_EL3"),
         (Register::ElrEl1, "ELR_EL1"),
@@ -222,13 +225,17 @@ const SERVICES: Range<u64> = 0xf_0000_0000_0000..0xf_0000_0020_0000;
 const SERVICES_X86: Range<u64> = 0x6000_0000_0000..0x6000_0020_0000;
 
 /// Asks whose code at `pc` is, by the CPU's state. That state belongs to the translation, so the answer holds
-/// for as long as the translation does.
-pub fn side(isa: Isa, machine: &mut impl Machine, ranges: &[Range<u64>], pc: u64) -> Side {
+/// for as long as the translation does. The virtual machine `host` is no guest; its translations are its own, because they
+/// belong to memory, and no two virtual machines execute the same.
+pub fn side(isa: Isa, machine: &mut impl Machine, ranges: &[Range<u64>], host: Option<u16>, pc: u64) -> Side {
     let in_range = ranges.is_empty() || ranges.iter().any(|range| range.contains(&pc));
     match isa {
         Isa::Arm64 => {
             let level = (machine.read(Register::Cpsr).unwrap_or(0) >> 2 & 3) as u8;
-            let guest = level <= 1 && in_range && runs_guest(machine.read(Register::HcrEl2), level, ranges);
+            let guest = level <= 1
+                && in_range
+                && runs_guest(machine.read(Register::HcrEl2), level, ranges)
+                && host.is_none_or(|host| vmid(machine) != Some(host));
             Side { guest, level, little: true }
         }
         Isa::Power64 => {
@@ -245,6 +252,11 @@ pub fn side(isa: Isa, machine: &mut impl Machine, ranges: &[Range<u64>], pc: u64
             Side { guest: in_range && !service, level: u8::from(!service), little: true }
         }
     }
+}
+
+/// The virtual machine that stage 2 is that of.
+fn vmid(machine: &mut impl Machine) -> Option<u16> {
+    Some((machine.read(Register::VttbrEl2)? >> 48) as u16)
 }
 
 /// Whether EL1 and EL0 belong to a guest: there is a stage 2, and EL0 is not the host's. A machine without

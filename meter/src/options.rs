@@ -3,8 +3,7 @@
 
 use std::ops::Range;
 
-const EXPECTED: &str =
-    "out=FILE, guest=0xSTART-0xEND, copy=0xSTART-0xEND, boot=0xPC, trace=on, footprint=on or total=on";
+const EXPECTED: &str = "out=FILE, guest=0xSTART-0xEND, host=VMID, copy=0xSTART-0xEND, boot=0xPC, trace=on, footprint=on or total=on";
 
 /// What the plugin was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +12,8 @@ pub struct Options {
     pub out: String,
     /// Program counters of the guest; with none, privilege alone decides.
     pub guest: Vec<Range<u64>>,
+    /// arm64: the VMID of a virtual machine that belongs to the hypervisor, and is outside the guest wherever it runs.
+    pub host: Option<u16>,
     /// Where services, as they are linked, copy bytes of guests.
     pub copy: Option<Range<u64>>,
     /// Where the hypervisor begins: what runs from there to the first instruction of a guest is counted as its boot.
@@ -36,6 +37,7 @@ impl Options {
             match argument.split_once('=') {
                 Some(("out", path)) if !path.is_empty() => options.out = path.to_owned(),
                 Some(("guest", text)) => options.guest.push(range("guest", text)?),
+                Some(("host", text)) => options.host = Some(vmid(text)?),
                 Some(("copy", text)) => options.copy = Some(range("copy", text)?),
                 Some(("boot", text)) => options.boot = Some(address(text)?),
                 Some(("trace", text)) => options.trace = switch("trace", text)?,
@@ -46,10 +48,15 @@ impl Options {
         }
         match options {
             Options { ref out, .. } if out.is_empty() => Err("out=FILE is missing".to_owned()),
-            Options { total: true, ref guest, ref copy, trace, footprint, boot, .. }
-                if trace || footprint || boot.is_some() || copy.is_some() || !guest.is_empty() =>
+            Options { total: true, ref guest, host, ref copy, trace, footprint, boot, .. }
+                if trace
+                    || footprint
+                    || boot.is_some()
+                    || host.is_some()
+                    || copy.is_some()
+                    || !guest.is_empty() =>
             {
-                Err("total=on counts everything: it goes without guest=, copy=, boot=, trace=on and footprint=on"
+                Err("total=on counts everything: it goes without guest=, host=, copy=, boot=, trace=on and footprint=on"
                     .to_owned())
             }
             options => Ok(options),
@@ -63,6 +70,10 @@ fn switch(name: &str, text: &str) -> Result<bool, String> {
         "off" => Ok(false),
         _ => Err(format!("{name}={text}: expected on or off")),
     }
+}
+
+fn vmid(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("host={text}: expected a VMID, a decimal number up to 65535"))
 }
 
 fn address(text: &str) -> Result<u64, String> {
@@ -95,6 +106,7 @@ mod tests {
         assert_eq!(options.out, "a=b");
         assert_eq!(options.guest, [0x10..0x20, 0x40..0xff]);
         assert!(options.trace && !options.total && !options.footprint);
+        assert_eq!((options.host, parse(&["out=a", "host=1"]).unwrap().host), (None, Some(1)));
         assert_eq!(parse(&["out=a", "copy=0x80-0x100"]).unwrap().copy, Some(0x80..0x100));
         assert!(parse(&["out=a", "footprint=on"]).unwrap().footprint);
         assert_eq!((options.boot, parse(&["out=a"]).unwrap().boot), (Some(0x30), None));
@@ -112,9 +124,12 @@ mod tests {
         assert_eq!(error(&["out=f", "trace=yes"]), "trace=yes: expected on or off");
         assert_eq!(error(&["out=f", "guest=16-32"]), "guest=16-32: expected 0xSTART-0xEND");
         assert_eq!(error(&["out=f", "guest=0x20-0x20"]), "guest=0x20-0x20: the end is not above the start");
+        assert_eq!(error(&["out=f", "host=0x1"]), "host=0x1: expected a VMID, a decimal number up to 65535");
+        assert!(error(&["out=f", "host=65536"]).starts_with("host=65536: expected"));
         assert_eq!(error(&["out=f", "copy=0x20"]), "copy=0x20: expected 0xSTART-0xEND");
         assert_eq!(error(&["out=f", "boot=30"]), "boot=30: expected 0xPC");
-        for other in ["trace=on", "footprint=on", "guest=0x10-0x20", "copy=0x10-0x20", "boot=0x30"] {
+        for other in ["trace=on", "footprint=on", "guest=0x10-0x20", "host=1", "copy=0x10-0x20", "boot=0x30"]
+        {
             assert!(error(&["out=f", "total=on", other]).contains("total=on counts everything"), "{other}");
         }
     }

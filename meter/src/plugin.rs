@@ -84,7 +84,8 @@ fn side(setting: &Setting, isa: Isa, block: *const ffi::Block) -> Side {
         let first = ffi::qemu_plugin_tb_get_insn(block, 0);
         (ffi::qemu_plugin_tb_vaddr(block), ffi::qemu_plugin_insn_haddr(first) as u64)
     };
-    let mut side = machine::side(isa, &mut Registers::new(), &setting.options.guest, start);
+    let options = &setting.options;
+    let mut side = machine::side(isa, &mut Registers::new(), &options.guest, options.host, start);
     if isa == Isa::X86 && side.guest {
         side.guest = false;
         with(CPU.get(), |meter, registers| side.guest = meter.in_guest_mode(start, host, registers));
@@ -340,6 +341,9 @@ fn setting(arguments: &[String], target: String, cpus: usize) -> Result<Setting,
     let isa = Isa::of(&target);
     if isa.is_none() && !options.total {
         return Err(format!("the architecture {target} is not known; only total=on works with it"));
+    }
+    if options.host.is_some() && isa != Some(Isa::Arm64) {
+        return Err(format!("{target} has no VMIDs; host= works with aarch64 alone"));
     }
     // An unwritable file is better known before the run than after it.
     std::fs::write(&options.out, "").map_err(|error| format!("{}: {error}", options.out))?;

@@ -10,7 +10,7 @@ use turnstile::bench::recorded::Recorded;
 use turnstile::bench::rows::FEWEST;
 use turnstile::bench::rows::{self, ROWS, Row};
 use turnstile::bench::runner::{Job, Measured, Runner};
-use turnstile::bench::subjects::{Subject, difference, kvm, peer};
+use turnstile::bench::subjects::{self, Subject, difference, kvm, peer};
 use turnstile::failure::{Failure, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
@@ -56,20 +56,22 @@ pub fn others(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
     check(layout, qemu, isa, |row| row.name != USUAL && row.disk.is_none() && !row.peer)
 }
 
-/// Measures requests to KVM's disks and compares: the figures are those of Debian's QEMU and of the guest's kernel, too, which Debian
+/// Measures requests to peers' disks and compares: the figures are those of Debian's QEMU and of guests' kernels, too, which Debian
 /// replaces without a new host.
 pub fn disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
     devices(layout, qemu, isa, &DISK_ROWS)
 }
 
-/// The same with packets between KVM's guests.
+/// The same with packets between peers' guests.
 pub fn networks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
     devices(layout, qemu, isa, &NETWORK_ROWS)
 }
 
 fn devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Verdict {
-    let fetched = peers::linux(layout, isa).and_then(|_| difference::fetch(with_devices(isa), layout, isa));
-    match fetched {
+    let fetch = |subject: &Subject| {
+        subjects::fetch(*subject, layout).and_then(|()| difference::fetch(*subject, layout, isa))
+    };
+    match with_devices(isa).iter().try_for_each(fetch) {
         Err(failure) => Verdict::Skipped(failure.to_string()),
         Ok(()) => Verdict::from(compare_devices(layout, qemu, isa, names)),
     }
@@ -78,7 +80,8 @@ fn devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Verdict {
 fn compare_devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Result<()> {
     let recorded = Recorded::load(layout)?;
     let rows = rows::of(isa).iter().filter(|row| names.contains(&row.name));
-    let jobs: Vec<Job> = rows.map(|row| Job::new(with_devices(isa), row)).collect();
+    let of = |row| with_devices(isa).iter().map(move |subject| Job::new(*subject, row));
+    let jobs: Vec<Job> = rows.flat_map(of).collect();
     let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(difference::LIMIT).measure(&jobs);
     let mut wrong = Vec::new();
     for (job, result) in jobs.iter().zip(results) {
@@ -86,23 +89,24 @@ fn compare_devices(layout: &Layout, qemu: &Qemu, isa: Isa, names: &[&str]) -> Re
         let recorded = recorded.instructions(job.subject, job.row.name);
         let is_near = |(measured, recorded)| is_within(DEVICE_TOLERANCE, measured, recorded);
         if !measured.zip(recorded).is_some_and(is_near) {
-            wrong.push(format!("{}: {measured:?} instructions, recorded are {recorded:?}", job.row.name));
+            let (row, subject) = (job.row.name, job.subject.title());
+            wrong.push(format!("{row} on {subject}: {measured:?} instructions, recorded are {recorded:?}"));
         }
     }
     match wrong.is_empty() {
         true => Ok(()),
         false => {
-            Err(Failure::failed("KVM's devices do not cost what was recorded").details(wrong.join("\n")))
+            Err(Failure::failed("peers' devices do not cost what was recorded").details(wrong.join("\n")))
         }
     }
 }
 
-/// The subject whose devices are measured.
-fn with_devices(isa: Isa) -> Subject {
+/// The subjects whose devices are measured.
+const fn with_devices(isa: Isa) -> &'static [Subject] {
     match isa {
-        Isa::Arm64 => Subject::KvmVhe,
-        Isa::X86_64 => Subject::KvmSvm,
-        Isa::Power64 => Subject::KvmHv,
+        Isa::Arm64 => &[Subject::KvmVhe, Subject::Xen],
+        Isa::X86_64 => &[Subject::KvmSvm],
+        Isa::Power64 => &[Subject::KvmHv],
     }
 }
 
@@ -272,12 +276,13 @@ mod tests {
     fn rows_of_devices_exist_and_are_recorded() {
         let recorded = Recorded::load(&Layout::find().unwrap()).unwrap();
         for isa in Isa::ALL {
-            let subject = with_devices(isa);
             let networks = NETWORK_ROWS.into_iter().filter(|_| isa != Isa::X86_64);
             for name in DISK_ROWS.into_iter().chain(networks) {
                 let row = rows::of(isa).iter().find(|row| row.name == name).unwrap();
-                assert!(difference::has(subject, row), "{name} on {isa}");
-                assert!(recorded.instructions(subject, name).is_some(), "{name} on {isa}");
+                for &subject in with_devices(isa) {
+                    assert!(difference::has(subject, row), "{name} on {subject:?}");
+                    assert!(recorded.instructions(subject, name).is_some(), "{name} on {subject:?}");
+                }
             }
         }
     }

@@ -56,7 +56,7 @@ fn fake(values: &[(Register, u64)]) -> Fake {
 fn a_guest_is_behind_stage_2() {
     let side = |el: u64, hcr: u64, ranges: &[Range<u64>]| {
         let mut machine = fake(&[(Register::Cpsr, el << 2), (Register::HcrEl2, hcr)]);
-        side(Isa::Arm64, &mut machine, ranges, 0x8000_0000).guest
+        side(Isa::Arm64, &mut machine, ranges, None, 0x8000_0000).guest
     };
     const TGE: u64 = 1 << 27;
     assert!(side(1, 1, &[]) && side(0, 1, &[]), "the guest");
@@ -69,26 +69,39 @@ fn a_guest_is_behind_stage_2() {
 }
 
 #[test]
+fn a_virtual_machine_of_the_hypervisors_is_no_guest() {
+    let side = |el: u64, vmid: u64, host| {
+        let vttbr = vmid << 48 | 0x4000_0000;
+        let values = [(Register::Cpsr, el << 2), (Register::HcrEl2, 1), (Register::VttbrEl2, vttbr)];
+        side(Isa::Arm64, &mut fake(&values), &[], host, 0x8000_0000).guest
+    };
+    assert!(!side(1, 1, Some(1)) && !side(0, 1, Some(1)), "its kernel and its programs");
+    assert!(side(1, 2, Some(1)) && side(0, 257, Some(1)), "others");
+    assert!(side(1, 1, None), "nobody says so");
+    assert!(!side(2, 2, Some(1)), "the hypervisor");
+}
+
+#[test]
 fn without_el2_the_ranges_decide() {
     let mut machine = fake(&[(Register::Cpsr, 1 << 2)]);
-    assert!(!side(Isa::Arm64, &mut machine, &[], 16).guest);
-    assert!(side(Isa::Arm64, &mut machine, &[0..32, 64..128], 16).guest);
+    assert!(!side(Isa::Arm64, &mut machine, &[], None, 16).guest);
+    assert!(side(Isa::Arm64, &mut machine, &[0..32, 64..128], None, 16).guest);
 }
 
 #[test]
 fn power_tells_by_its_hypervisor_bit() {
     let mut host = fake(&[(Register::Msr, 1 << 60 | 1)]);
-    assert_eq!(side(Isa::Power64, &mut host, &[], 0), Side { guest: false, level: 1, little: true });
+    assert_eq!(side(Isa::Power64, &mut host, &[], None, 0), Side { guest: false, level: 1, little: true });
     let mut guest = fake(&[(Register::Msr, 1 << 63)]);
-    assert_eq!(side(Isa::Power64, &mut guest, &[], 0), Side { guest: true, level: 0, little: false });
+    assert_eq!(side(Isa::Power64, &mut guest, &[], None, 0), Side { guest: true, level: 0, little: false });
     let service = Side { guest: false, level: 0, little: false };
-    assert_eq!(side(Isa::Power64, &mut guest, &[], 0xf_0000_0000_0040), service);
+    assert_eq!(side(Isa::Power64, &mut guest, &[], None, 0xf_0000_0000_0040), service);
 }
 
 #[test]
 fn amd64_tells_services_by_their_place() {
     let mut machine = fake(&[]);
-    let mut at = |pc| side(Isa::X86, &mut machine, &[], pc);
+    let mut at = |pc| side(Isa::X86, &mut machine, &[], None, pc);
     assert_eq!(at(0x6000_0000_1000), Side { guest: false, level: 0, little: true });
     assert_eq!(at(0x10_0000), Side { guest: true, level: 1, little: true });
 }

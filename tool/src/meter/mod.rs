@@ -19,6 +19,8 @@ use crate::qemu::as_value;
 pub struct Options {
     /// Program counters of the guest. Without any, whatever runs below the hypervisor's privilege is the guest.
     pub guest: Vec<Range<u64>>,
+    /// The VMID of a virtual machine that belongs to the hypervisor, and is outside the guest.
+    pub host: Option<u16>,
     /// Where services, as they are linked, copy bytes of guests, which is counted apart.
     pub copy: Option<Range<u64>>,
     /// Where a hypervisor begins whose boot is to be counted: its instructions from there to the first one of a guest.
@@ -37,6 +39,9 @@ impl Options {
         let mut text = format!("{},out={}", as_value(library), as_value(out));
         for range in &self.guest {
             text.push_str(&format!(",guest={:#x}-{:#x}", range.start, range.end));
+        }
+        if let Some(host) = self.host {
+            text.push_str(&format!(",host={host}"));
         }
         if let Some(copy) = &self.copy {
             text.push_str(&format!(",copy={:#x}-{:#x}", copy.start, copy.end));
@@ -91,6 +96,8 @@ mod tests {
         assert_eq!(argument, expected);
         let boot = Options { boot: Some(0x4020_0000), ..Options::default() };
         assert_eq!(boot.argument(Path::new("m"), Path::new("o")), "m,out=o,boot=0x40200000");
+        let host = Options { host: Some(1), ..Options::default() };
+        assert_eq!(host.argument(Path::new("m"), Path::new("o")), "m,out=o,host=1");
         let total = Options { total: true, ..Options::default() };
         assert_eq!(total.argument(Path::new("m"), Path::new("o")), "m,out=o,total=on");
     }

@@ -88,6 +88,14 @@ pub fn with_drivers(file: &Path, drivers: &[(String, Vec<u8>)]) -> Result<Vec<u8
     with_entries(file, &entries)
 }
 
+/// The same with a program that the kernel is to start first, `/first`, and drivers for that in a folder, with their whole names.
+pub fn with_first(file: &Path, first: &str, folder: &str, drivers: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
+    let mut entries: Vec<(&str, u32, &[u8])> =
+        vec![("first", PROGRAM, first.as_bytes()), (folder, DIRECTORY, &[])];
+    entries.extend(drivers.iter().map(|(name, bytes)| (name.as_str(), FILE, bytes.as_slice())));
+    with_entries(file, &entries)
+}
+
 /// The initramfs in `file` with more files: names, modes, contents.
 fn with_entries(file: &Path, entries: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
     let mut bytes = fs::read(file).context(|| format!("cannot read {}", file.display()))?;
@@ -200,6 +208,10 @@ mod tests {
         let both = with_drivers(&file, &[("0-blk.ko".to_owned(), b"a driver".to_vec())]).unwrap();
         let driver = ("modules/0-blk.ko".to_owned(), FILE, b"a driver".to_vec());
         assert_eq!(entries(&both[second..]), [("modules".to_owned(), DIRECTORY, Vec::new()), driver]);
+        let both = with_first(&file, "a script", "f", &[("f/0-net.ko".to_owned(), b"n".to_vec())]).unwrap();
+        let first = ("first".to_owned(), PROGRAM, b"a script".to_vec());
+        let driver = ("f/0-net.ko".to_owned(), FILE, b"n".to_vec());
+        assert_eq!(entries(&both[second..]), [first, ("f".to_owned(), DIRECTORY, Vec::new()), driver]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod server;
 pub mod service;
 pub mod space;
 pub(crate) mod sysroot;
+pub mod toolstack;
 pub mod u_boot;
 
 use std::path::{Path, PathBuf};

@@ -184,7 +184,10 @@ fn store(folder: &Path, root: &Path, parts: &Parts, package: String) -> Result<(
 }
 
 /// The libraries that a program needs, and those that they need, by name; `look` finds one.
-fn closure(program: &[u8], look: impl Fn(&str) -> Result<Vec<u8>>) -> Result<BTreeMap<String, Vec<u8>>> {
+pub(super) fn closure(
+    program: &[u8],
+    look: impl Fn(&str) -> Result<Vec<u8>>,
+) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut all = BTreeMap::new();
     let mut wanted = VecDeque::from(needed(program)?);
     while let Some(name) = wanted.pop_front() {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Rows of Linux KVM in which Debian's QEMU is the monitor, and Debian's Linux the guest, whose program does the work of a row.
+//! Rows of Linux KVM in which Debian's QEMU is the monitor (those of Xen are in `xen/`), and Debian's Linux the guest, whose program does the work of a row.
 //!
 //! What an operation costs outside the guest is spread over threads and CPUs, so it is no visit. The figure is a difference: of two
 //! boots, one does more.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::plan::{Guest, Plan, debian};
-use super::{Run, Subject, disks, kvm, linux, mitigations, networks, peer};
+use super::plan::{DONE, Guest, MEMORY, Plan, debian};
+pub use super::plan::{Difference, LIMIT};
+use super::{Run, Subject, disks, kvm, linux, mitigations, networks, peer, xen};
 use crate::bench::report::printable;
 use crate::bench::rows::Row;
 use crate::failure::{Context, Failure, Result};
@@ -18,13 +18,6 @@ use crate::meter::Options;
 use crate::meter::reading::{Reading, Total};
 use crate::setup::debian::{self, Flavour};
 use crate::setup::{images, initramfs, last_lines, monitor};
-
-/// A guest's memory in MiB.
-pub const MEMORY: u64 = 256;
-/// The processor time of a run in which kernels boot, some in another one.
-pub const LIMIT: Duration = Duration::from_secs(400);
-/// What a guest says when its program has done all.
-pub const DONE: &str = "turnstile: work ok";
 
 /// The host of a subject, if that is one whose guests have such devices here.
 fn host(subject: Subject) -> Option<kvm::Host> {
@@ -39,56 +32,31 @@ fn host(subject: Subject) -> Option<kvm::Host> {
 
 /// Whether a row of a subject is measured so.
 pub fn has(subject: Subject, row: &Row) -> bool {
-    if subject == Subject::TurnstileLinux {
-        return linux::has(row);
+    match subject {
+        Subject::TurnstileLinux => return linux::has(row),
+        Subject::Xen => return xen::devices::has(row),
+        _ => {}
     }
-    // Two guests on a network do not end there (docs/src/peers.md, "Rows without a figure").
+    // Two guests on a network hang there as they boot (docs/src/peers.md, "Packets on AMD64").
     let has_networks = subject != Subject::KvmSvm;
     host(subject).is_some() && (disks::has(row) || has_networks && networks::has(row))
-}
-
-/// What was counted in two boots, of which the second one did `operations` more.
-#[derive(Clone, Debug)]
-pub struct Difference {
-    /// How many operations it did more.
-    pub operations: u64,
-    /// The count of the first one.
-    pub less: Total,
-    /// The count of the second one.
-    pub more: Total,
-    /// What was measured, with its version, for people.
-    pub version: String,
-    /// What the host does against speculation, as it says itself.
-    pub mitigations: String,
-}
-
-impl Difference {
-    /// Of two counts, the second one of more operations.
-    pub fn new(
-        operations: u64,
-        [less, more]: [Total; 2],
-        version: String,
-        mitigations: String,
-    ) -> Result<Self> {
-        match more.outside > less.outside {
-            true => Ok(Difference { operations, less, more, version, mitigations }),
-            false => Err(Failure::failed("more operations took no more instructions")),
-        }
-    }
 }
 
 /// Gets what these rows of a subject need, if it is not in the cache.
 pub fn fetch(subject: Subject, layout: &Layout, isa: Isa) -> Result<()> {
     match subject {
         Subject::TurnstileLinux => debian::initrd_with_drivers(layout, isa, Flavour::Cloud).map(drop),
+        Subject::Xen => xen::devices::fetch(layout),
         _ => debian::ensure(layout, isa, Flavour::Cloud).and(monitor::ensure(layout, isa)).map(drop),
     }
 }
 
 /// Boots twice, and counts.
 pub fn measure(subject: Subject, run: &Run<'_>) -> Result<Difference> {
-    if subject == Subject::TurnstileLinux {
-        return linux::measure(run);
+    match subject {
+        Subject::TurnstileLinux => return linux::measure(run),
+        Subject::Xen => return xen::devices::measure(run),
+        _ => {}
     }
     let host = host(subject).ok_or_else(|| Failure::failed("its guests have no devices here"))?;
     let peer = host.peer(run.layout)?;
@@ -237,6 +205,13 @@ mod tests {
         assert!(!has(Subject::Kvm61Vhe, row(Isa::Arm64, "packet")));
         assert!(!has(Subject::KvmHvOff, row(Isa::Power64, "packet")));
         assert!(!has(Subject::Kvm61Svm, row(Isa::X86_64, "packet")));
+        for name in ["disk-read", "disk-batch", "packet", "packet-sleeping", "segment"] {
+            assert!(has(Subject::Xen, row(Isa::Arm64, name)) && Subject::Xen.has(row(Isa::Arm64, name)));
+            assert!(!Subject::Xen.has(row(Isa::X86_64, name)), "{name}");
+        }
+        for name in ["packet-1cpu", "packet-pairs", "drive-read", "disk-read-mmio"] {
+            assert!(!Subject::Xen.has(row(Isa::Arm64, name)), "{name}");
+        }
         for name in ["drive-read", "disk-read-mmio", "touch-lent", "console-write", "give-back"] {
             let row = row(Isa::Arm64, name);
             assert!(

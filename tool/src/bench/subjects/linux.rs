@@ -5,8 +5,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::difference::{DONE, Difference, LIMIT, MEMORY};
-use super::plan::debian;
+use super::plan::{DONE, Difference, LIMIT, MEMORY, debian};
 use super::{Run, disks, mitigations, networks, turnstile};
 use crate::batch;
 use crate::bench::report::printable;

@@ -21,10 +21,11 @@ const WINDOW: u64 = 64;
 const LONG: u64 = 4;
 /// The least operations: fewer would not show beside the host's clock.
 const LEAST: u64 = 256;
-/// Kinds of work, behind [`ANSWER`] for the guest that answers.
+/// A kind of work.
 const SLEEPING: &str = "packet-sleeping";
 /// The same work without its packets.
 const SILENCE: &str = "silence";
+/// What is in front of the kind for the guest that answers.
 const ANSWER: &str = "answer-";
 /// How many bytes the longest kind has.
 const WIDTH: usize = ANSWER.len() + SLEEPING.len();

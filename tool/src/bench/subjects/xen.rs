@@ -2,6 +2,8 @@
 //! Xen, with the guest as its first domain: no other kernel is between them. The guest writes by Xen's console
 //! hypercall; Xen passes the first domain's text on as it is, between its own lines.
 
+pub mod devices;
+
 use std::path::PathBuf;
 
 use super::peer::{self, MEMORY};
