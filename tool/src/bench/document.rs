@@ -103,6 +103,9 @@ pub struct Figure {
     pub instructions: Option<f64>,
     /// The same by the guest's own counter, where that tells it.
     pub counter: Option<f64>,
+    /// Instructions of the guests themselves, where the operation is what a boot did more than another.
+    #[serde(default)]
+    pub inside: Option<f64>,
     /// Visits outside the guest.
     pub exits: Option<f64>,
     /// How many operations were measured.

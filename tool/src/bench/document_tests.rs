@@ -20,7 +20,7 @@ fn json_has_the_agreed_fields() {
     for row in 0..5 {
         assert_eq!(
             keys(&json["rows"][row]),
-            "classes counter cycles devices error exits footprint instructions isa iterations mode parts platform \
+            "classes counter cycles devices error exits footprint inside instructions isa iterations mode parts platform \
              recorded registers row subject what",
             "all rows have the same keys; what is unknown is null"
         );

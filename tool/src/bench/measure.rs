@@ -100,6 +100,7 @@ pub fn of_difference(subject: Subject, row: &Row, platform: &Platform, differenc
     let each = |of: fn(&Total) -> u64| (of(more) as f64 - of(less) as f64) / *operations as f64;
     Figure {
         instructions: Some(each(|total| total.outside).round()),
+        inside: Some(each(|total| total.guest).round()),
         exits: Some((each(|total| total.visits) * 100.0).round() / 100.0),
         iterations: Some(*operations),
         ..blank(subject, row, platform)
@@ -447,11 +448,13 @@ mod tests {
     fn a_difference_is_of_the_operations_alone() {
         let row = ROWS.iter().find(|row| row.name == "disk-read").unwrap();
         let total = |outside, visits| Total { guest: 7, outside, visits, boot: 0 };
-        let (less, more) = (total(180_000_000, 16_000), total(344_000_100, 24_050));
+        let (less, mut more) = (total(180_000_000, 16_000), total(344_000_100, 24_050));
+        more.guest += 87_600_000;
         let difference =
             Difference { operations: 4000, less, more, version: String::new(), mitigations: String::new() };
         let figure = of_difference(Subject::KvmVhe, row, Platform::usual(), &difference);
         assert_eq!((figure.instructions, figure.exits), (Some(41_000.0), Some(2.01)));
+        assert_eq!(figure.inside, Some(21_900.0));
         assert!(figure.counter.is_none() && figure.parts.is_empty() && figure.classes.is_empty());
     }
 

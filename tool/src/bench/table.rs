@@ -18,8 +18,6 @@ const OPERATION: usize = 24;
 const PADDING: usize = 3;
 /// The classes that say how much code runs; all others are operations on the machine.
 const ORDINARY: [&str; 7] = ["instructions", "in_services", "copy", "loads", "stores", "branches", "lines"];
-/// Those of these that most rows do not have: what is not the hypervisor's.
-const OF_SERVICES: [&str; 2] = ["in_services", "copy"];
 
 /// Says whether operations of a class are on the machine: registers, interrupt controller, barriers and the like.
 pub fn is_hardware(class: &str) -> bool {
@@ -144,16 +142,15 @@ fn compared(document: &Document, info: &SubjectInfo, row: &str) -> String {
 /// The operations of a subject by class: classes down, rows across, in as many tables as the width makes necessary.
 /// There is none of a subject that was not measured.
 pub fn classes(document: &Document, info: &SubjectInfo, width: Option<u16>) -> Vec<Table> {
-    let own = |figure: &&Figure| figure.subject == info.subject && !figure.classes.is_empty();
+    let own = |figure: &&Figure| {
+        figure.subject == info.subject && (!figure.classes.is_empty() || figure.inside.is_some())
+    };
     let figures: Vec<&Figure> = document.rows.iter().filter(own).collect();
     let names: BTreeSet<&str> =
         figures.iter().flat_map(|figure| figure.classes.keys().map(String::as_str)).collect();
     let hardware = names.iter().copied().filter(|name| is_hardware(name));
-    let classes: Vec<&str> = ORDINARY
-        .into_iter()
-        .filter(|class| !OF_SERVICES.contains(class) || names.contains(class))
-        .chain(hardware)
-        .collect();
+    let classes: Vec<&str> =
+        ORDINARY.into_iter().filter(|class| names.contains(class)).chain(hardware).collect();
     let across = width.map_or(figures.len(), |width| fitting(&classes, &figures, width));
     figures.chunks(across.max(1)).map(|figures| class_table(&classes, figures)).collect()
 }
@@ -164,9 +161,17 @@ fn class_table(classes: &[&str], figures: &[&Figure]) -> Table {
     table.set_header([Cell::new("operations")].into_iter().chain(rows));
     let exits = figures.iter().map(|figure| right(&figure.exits.map_or_else(unknown, count)));
     table.add_row([Cell::new("exits")].into_iter().chain(exits));
+    if figures.iter().any(|figure| figure.inside.is_some()) {
+        let of = |number: Option<f64>| right(&number.map_or_else(unknown, count));
+        let outside = figures.iter().map(|figure| of(figure.instructions));
+        table.add_row([Cell::new("outside the guests")].into_iter().chain(outside));
+        let inside = figures.iter().map(|figure| of(figure.inside));
+        table.add_row([Cell::new("in the guests")].into_iter().chain(inside));
+    }
     for class in classes {
         let counts = figures.iter().map(|figure| match figure.classes.get(*class) {
             Some(&number) => right(&count(number)),
+            None if figure.classes.is_empty() => right(&unknown()),
             None => right("·"),
         });
         table.add_row([Cell::new(class.replace('_', " "))].into_iter().chain(counts));
@@ -317,6 +322,17 @@ mod tests {
         assert!(place("exits") < place("instructions") && place("instructions") < place("register reads"));
         assert!(text.contains('·'), "{text}");
         assert!(classes(&document, &document.subjects[1], None).is_empty(), "recorded only");
+    }
+
+    #[test]
+    fn of_a_difference_only_instructions_are_known() {
+        let mut document = samples::document();
+        document.rows[1].classes.clear();
+        (document.rows[1].instructions, document.rows[1].inside) = (Some(60.0), Some(90.0));
+        let text = classes(&document, &document.subjects[0], None)[0].to_string();
+        let line = |word: &str| text.lines().find(|line| line.contains(word)).unwrap().to_owned();
+        assert!(line("in the guests").contains("90") && line("outside the guests").contains("60"), "{text}");
+        assert!(line("in the guests").contains('–') && line("register reads").contains('–'), "{text}");
     }
 
     #[test]

@@ -217,7 +217,8 @@ pub struct Bench {
     /// [default: 20 where Linux is the guest, 0 for turnstile]
     #[arg(long, value_name = "MICROSECONDS", conflicts_with_all = ["native", "from", "ablate", "check", "update_budgets"], value_parser = clap::value_parser!(u64).range(..=1000))]
     pub turn: Option<u64>,
-    /// Also show how many operations of each class a row takes, and what of whole work is outside the guest
+    /// Also show how many operations of each class a row takes, what of whole work is outside the guest, and what Linux guests of rows
+    /// of disks and networks execute themselves
     #[arg(long)]
     pub classes: bool,
     /// Also show which instructions run in one operation

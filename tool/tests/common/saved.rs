@@ -9,7 +9,7 @@ pub fn row(subject: &str, recorded: bool, instructions: f64) -> Value {
     json!({
         "row": "null-hypercall", "what": "hvc PSCI_VERSION", "subject": subject, "mode": "vhe", "isa": "arm64",
         "platform": "max-gicv3", "recorded": recorded, "error": null, "instructions": instructions,
-        "counter": null, "exits": 1.0, "iterations": 65536, "classes": classes, "registers": {}, "devices": {},
+        "inside": null, "counter": null, "exits": 1.0, "iterations": 65536, "classes": classes, "registers": {}, "devices": {},
         "footprint": {"code_lines": 6.0, "data_lines": 5.0, "pages": 4.0}, "parts": [], "cycles": null
     })
 }
