@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::plan::{DONE, Guest, MEMORY, Plan, debian};
+use super::plan::{DONE, Guest, MEMORY, Plan, debian, with_work};
 pub use super::plan::{Difference, LIMIT};
 use super::{Run, Subject, disks, kvm, linux, mitigations, networks, peer, xen};
 use crate::bench::report::printable;
@@ -17,7 +17,7 @@ use crate::layout::{Layout, write_atomically};
 use crate::meter::Options;
 use crate::meter::reading::{Reading, Total};
 use crate::setup::debian::{self, Flavour};
-use crate::setup::{images, initramfs, last_lines, monitor};
+use crate::setup::{last_lines, monitor};
 
 /// The host of a subject, if that is one whose guests have such devices here.
 fn host(subject: Subject) -> Option<kvm::Host> {
@@ -105,8 +105,6 @@ fn files(
     write_atomically(&drivers, &debian::initrd_with_drivers(layout, isa, Flavour::Cloud)?)?;
     let debian = debian(layout, isa)?;
     let (commands, mut files) = (folder.join("monitors"), monitor::ensure(layout, isa)?.files());
-    let program = images::work(layout, isa)?;
-    let program = std::fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
     let all: Vec<String> =
         plan.guests.iter().enumerate().map(|(at, guest)| command(isa, at, guest)).collect();
     write_atomically(&commands, all.join("\n").as_bytes())?;
@@ -114,7 +112,7 @@ fn files(
     for (at, guest) in plan.guests.iter().enumerate() {
         let initrd = folder.join(format!("initramfs{at}"));
         let told = guest.told.get(boot).map_or("", String::as_str);
-        write_atomically(&initrd, &initramfs::with_program(&drivers, "work", &program, told.as_bytes())?)?;
+        write_atomically(&initrd, &with_work(layout, isa, &drivers, told)?)?;
         files.push((format!("initrd{at}"), initrd));
     }
     for (at, module) in plan.modules.iter().enumerate() {

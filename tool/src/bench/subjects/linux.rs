@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::plan::{DONE, Difference, LIMIT, MEMORY, debian};
+use super::plan::{DONE, Difference, LIMIT, MEMORY, debian, with_work};
 use super::{Run, disks, mitigations, networks, turnstile};
 use crate::batch;
 use crate::bench::report::printable;
@@ -17,7 +17,7 @@ use crate::machine;
 use crate::meter::Options;
 use crate::meter::reading::{Reading, Total};
 use crate::setup::debian::{self, Flavour};
-use crate::setup::{images, initramfs, last_lines};
+use crate::setup::{images, last_lines};
 
 /// Whether it is a row of such guests.
 pub fn has(row: &Row) -> bool {
@@ -82,12 +82,10 @@ fn count(run: &Run<'_>, guests: &[Guest], boot: usize) -> Result<(Total, String)
 fn initrds(run: &Run<'_>, guests: &[Guest], boot: usize, folder: &Path) -> Result<Vec<PathBuf>> {
     let drivers = folder.join("drivers.cpio");
     write_atomically(&drivers, &debian::initrd_with_drivers(run.layout, run.row.isa, Flavour::Cloud)?)?;
-    let program = images::work(run.layout, run.row.isa)?;
-    let program = std::fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
     let initrd = |(at, guest): (usize, &Guest)| {
         let initrd = folder.join(format!("initramfs{at}"));
         let told = guest.told.get(boot).map_or("", String::as_str);
-        write_atomically(&initrd, &initramfs::with_program(&drivers, "work", &program, told.as_bytes())?)?;
+        write_atomically(&initrd, &with_work(run.layout, run.row.isa, &drivers, told)?)?;
         Ok(initrd)
     };
     guests.iter().enumerate().map(initrd).collect()

@@ -2,14 +2,15 @@
 //! A host of Linux KVM with guests that have devices, for a row that is a difference of two boots, and what such a row gives.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::meter::reading::Total;
 use crate::setup::debian::{self, Debian, Flavour};
+use crate::setup::{images, initramfs};
 
 /// A guest's memory in MiB.
 pub const MEMORY: u64 = 256;
@@ -81,4 +82,11 @@ impl Difference {
 pub fn debian(layout: &Layout, isa: Isa) -> Result<Debian> {
     debian::cached(layout, isa, Flavour::Cloud)
         .ok_or_else(|| Failure::failed("Debian's kernel is not in the cache any more").help("run this again"))
+}
+
+/// An initramfs in `file` with the program that does the work of Linux guests, and what that is told.
+pub fn with_work(layout: &Layout, isa: Isa, file: &Path, told: &str) -> Result<Vec<u8>> {
+    let program = images::work(layout, isa)?;
+    let program = std::fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
+    initramfs::with_program(file, "work", &program, told.as_bytes())
 }

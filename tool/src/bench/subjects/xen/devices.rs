@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::plan::{DONE, Difference, MEMORY as GUEST_MEMORY};
+use super::super::plan::{DONE, Difference, MEMORY as GUEST_MEMORY, with_work};
 use super::super::{Run, disks, networks, peer};
 use super::{guest as lines_of, peers};
 use crate::bench::report::printable;
@@ -23,7 +23,7 @@ use crate::meter::reading::{Reading, Total};
 use crate::qemu::{Boot, as_value};
 use crate::setup::debian::{self, Debian, Flavour};
 use crate::setup::toolstack::{self, Devices, Toolstack};
-use crate::setup::{images, initramfs, last_lines};
+use crate::setup::{initramfs, last_lines};
 
 /// The first process of the first domain, that of guests, and what xl runs for disks and for network devices.
 const DOM0: &str = include_str!("dom0");
@@ -219,8 +219,7 @@ fn guest_initrd(
     let drivers = drivers.map(|(name, file)| Ok((name, read(&file)?))).collect::<Result<Vec<_>>>()?;
     let first = folder.join("drivers.cpio");
     write_atomically(&first, &initramfs::with_first(&debian.initrd, DOMU, "frontends", &drivers)?)?;
-    let work = read(&images::work(layout, Isa::Arm64)?)?;
-    initramfs::with_program(&first, "work", &work, told.as_bytes())
+    with_work(layout, Isa::Arm64, &first, told)
 }
 
 /// Files in a folder of an initramfs, under names that sort as they come here.
